@@ -1,0 +1,12 @@
+"""The ASGI application: pages, API and (later) live streams in one process."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "quality.settings")
+application = get_asgi_application()
+
+from tenants.roles import refuse_unsafe_runtime_role  # noqa: E402  (needs Django set up)
+
+refuse_unsafe_runtime_role()

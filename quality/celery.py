@@ -1,0 +1,70 @@
+"""The Celery application: workers run imports (and later turns), beat holds one static tick.
+
+The truth of a job is a row in PostgreSQL; a message is a hint that carries an id, so a lost one costs time, never work.
+"""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_init
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "quality.settings")
+
+from django.conf import settings
+
+app = Celery("quality")
+
+
+def transport() -> dict[str, Any]:
+    """Broker settings: Redis where there is one, else files in the state folder (one machine only)."""
+    if settings.REDIS_URL:
+        return {
+            "broker_url": settings.REDIS_URL,
+            "broker_transport_options": {
+                "visibility_timeout": 3600,
+                "unacked_restore_throttle": 1,
+                "socket_timeout": 2,
+                "socket_connect_timeout": 2,
+                "retry_on_timeout": True,
+            },
+        }
+    folder = settings.STATE_DIR / "broker"
+    for name in ("messages", "control"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    return {
+        "broker_url": "filesystem://",
+        "broker_transport_options": {
+            "data_folder_in": str(folder / "messages"),
+            "data_folder_out": str(folder / "messages"),
+            "control_folder": str(folder / "control"),
+            "polling_interval": 0.1,
+        },
+    }
+
+
+app.conf.update(
+    **transport(),
+    task_acks_late=True,
+    task_acks_on_failure_or_timeout=True,
+    task_reject_on_worker_lost=False,  # rows and the sweep bring work back; requeueing would loop for ever
+    task_ignore_result=True,
+    task_serializer="json",
+    accept_content=["json"],
+    task_publish_retry_policy={"max_retries": 2, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 0.5},
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    broker_connection_retry_on_startup=True,
+    timezone="UTC",
+    beat_schedule={"tick": {"task": "quality.tasks.tick", "schedule": 15.0}},
+    beat_schedule_filename=str(settings.STATE_DIR / "beat-schedule"),
+)
+app.autodiscover_tasks(["quality"])
+
+
+@worker_init.connect
+def refuse_unsafe_role(**_: object) -> None:
+    """A worker whose database role could read every tenant does not start."""
+    from tenants.roles import refuse_unsafe_runtime_role
+
+    refuse_unsafe_runtime_role()

@@ -1,0 +1,57 @@
+"""The door of every page of a tenant: who may enter, and the scope that is open while they are in."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.template.response import TemplateResponse
+from django_htmx.middleware import HtmxDetails
+
+from tenants.access import membership_in
+from tenants.models import Membership, Role, Tenant, User
+from tenants.scope import tenant_scope
+
+
+class TenantRequest(HttpRequest):
+    """A request that came through the door."""
+
+    tenant: Tenant
+    membership: Membership
+    user: User  # type: ignore[assignment]
+    htmx: HtmxDetails
+
+
+type TenantView = Callable[..., HttpResponseBase]
+
+
+def tenant_view(role: Role = Role.VIEWER, *, scope: bool = True) -> Callable[[TenantView], TenantView]:
+    """Resolve `slug` to a membership of the signed-in user and run the view inside the tenant's scope.
+
+    No membership is 404, as if there were no such tenant; a lesser role than `role` is 403. The scope is one database
+    transaction: a view that streams or calls out takes `scope=False` and opens short scopes of its own.
+    """
+
+    def decorate(view: TenantView) -> TenantView:
+        @login_required
+        @wraps(view)
+        def guarded(request: Any, slug: str, **kwargs: Any) -> HttpResponseBase:
+            membership = membership_in(slug, request.user)
+            if membership is None:
+                raise Http404("No such page.")
+            request.membership, request.tenant = membership, membership.tenant
+            if not membership.may(role):
+                raise PermissionDenied(f"This needs the role {role.label}; yours is {Role(membership.role).label}.")
+            if not scope:
+                return view(request, **kwargs)
+            with tenant_scope(membership.tenant):
+                response = view(request, **kwargs)
+                if isinstance(response, TemplateResponse):
+                    response.render()  # lazy queries of the template belong to the scope
+                return response
+
+        return guarded
+
+    return decorate

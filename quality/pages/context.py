@@ -1,0 +1,20 @@
+"""What the frame of every page knows."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from tenants.models import Role
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """`tenant`, `membership` and what the member may do (None outside a tenant), and the zone times are shown in."""
+    membership = getattr(request, "membership", None)
+    return {
+        "tenant": getattr(request, "tenant", None),
+        "membership": membership,
+        "may_label": bool(membership and membership.may(Role.OPERATOR)),
+        "may_configure": bool(membership and membership.may(Role.ADMIN)),
+        "zone": timezone.get_current_timezone_name(),
+    }

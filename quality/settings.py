@@ -1,0 +1,252 @@
+"""Settings, all from the environment. A wrong value stops the start and names the variable (README lists them).
+
+A secret may also come from a file: NAME_FILE holds the path.
+"""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.csp import CSP
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.FileAwareEnv()
+
+
+def read(name: str, kind: Any, **options: Any) -> Any:
+    """Value of one environment variable as `kind` (an environ caster); raises ImproperlyConfigured naming it."""
+    try:
+        return getattr(env, kind)(name, **options)
+    except ImproperlyConfigured:
+        raise
+    except Exception as error:
+        raise ImproperlyConfigured(f"{name}: {env.str(name, default='')!r} is not a valid {kind} ({error}).") from error
+
+
+def database(name: str, default: str = "") -> dict[str, Any]:
+    """Django's settings of the database whose DSN is in the variable `name`."""
+    dsn = read(name, "str", default=default)
+    if urlsplit(dsn).scheme not in {"postgres", "postgresql"}:
+        raise ImproperlyConfigured(f"{name}: expected postgresql://user:password@host:port/name. Only PostgreSQL works.")
+    return {**environ.Env.db_url_config(dsn), "ENGINE": "django.db.backends.postgresql"}
+
+
+# --- basics -----------------------------------------------------------------------------------------------------------
+DEBUG = read("DEBUG", "bool", default=False)
+SECRET_KEY = read("SECRET_KEY", "str", default="")
+if not SECRET_KEY:
+    if read("DATABASE_URL", "str", default=""):
+        raise ImproperlyConfigured("SECRET_KEY: not set. Give at least 50 random characters, or SECRET_KEY_FILE.")
+    SECRET_KEY = "unset: good for commands that need no database, never served"  # noqa: S105
+SECRET_KEY_FALLBACKS = read("SECRET_KEY_FALLBACKS", "list", default=[])
+ALLOWED_HOSTS = read("ALLOWED_HOSTS", "list", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = read("CSRF_TRUSTED_ORIGINS", "list", default=[])
+STATE_DIR = Path(read("STATE_DIR", "str", default=str(BASE_DIR / ".state")))
+LOG_LEVEL = read("LOG_LEVEL", "str", default="INFO").upper()
+if LOG_LEVEL not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+    raise ImproperlyConfigured(f"LOG_LEVEL: {LOG_LEVEL!r} is none of DEBUG, INFO, WARNING, ERROR.")
+
+# Served over https only? Turns on secure cookies, HSTS and the redirect. Off for a service on loopback.
+SECURE = read("SECURE", "bool", default=False)
+
+ROOT_URLCONF = "quality.urls"
+ASGI_APPLICATION = "quality.asgi.application"
+WSGI_APPLICATION = "quality.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+APPEND_SLASH = False
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "django_htmx",
+    "django_filters",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "tenants.apps.TenantsConfig",
+    "quality.apps.QualityConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "quality.middleware.RequestIdMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "quality.middleware.NoStoreMiddleware",
+    "quality.middleware.TimeZoneMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.template.context_processors.csp",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "quality.pages.context.shell",
+            ],
+            "loaders": [
+                (
+                    "django.template.loaders.cached.Loader",
+                    ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"],
+                )
+            ]
+            if not DEBUG
+            else ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"],
+        },
+    }
+]
+
+# --- database: three roles on one database, see docs/architecture.md ----------------------------------------------------
+# Commands that touch no database (collectstatic, makemigrations --check) run with none of these set.
+_UNSET = "postgresql://qlab_app@127.0.0.1:1/qlab"
+DATABASES = {"default": database("DATABASE_URL", _UNSET)}
+# One short-lived pool a process: under ASGI each request may run in a thread of its own, and CONN_MAX_AGE would then
+# keep a connection for each of them until PostgreSQL refuses more.
+DATABASES["default"]["CONN_MAX_AGE"] = 0
+DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
+    "min_size": 1,
+    "max_size": read("DATABASE_POOL_SIZE", "int", default=16),
+    "timeout": 10,
+}
+for _alias, _name in {"owner": "DATABASE_OWNER_URL", "janitor": "DATABASE_JANITOR_URL"}.items():
+    if read(_name, "str", default=""):
+        DATABASES[_alias] = database(_name)
+DATABASE_ROUTERS = ["tenants.routers.OwnerMigrates"]
+DATABASE_ROLES = {
+    "owner": DATABASES.get("owner", {}).get("USER", "qlab_owner"),
+    "app": DATABASES["default"]["USER"],
+    "janitor": DATABASES.get("janitor", {}).get("USER", "qlab_janitor"),
+    "lookup": read("DATABASE_LOOKUP_ROLE", "str", default="qlab_lookup"),
+}
+
+# --- cache and queue ----------------------------------------------------------------------------------------------------
+REDIS_URL = read("REDIS_URL", "str", default="")
+if REDIS_URL:
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+else:
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache_entries"}}
+
+# --- people -------------------------------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "signin"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "signin"
+SIGNIN_LINK_AGE_S = 24 * 3600
+
+SESSION_COOKIE_NAME = "__Host-qlab_session" if SECURE else "qlab_session"
+SESSION_COOKIE_AGE = 12 * 3600  # idle: each request renews it
+SESSION_SAVE_EVERY_REQUEST = False
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
+CSRF_COOKIE_NAME = "__Host-qlab_csrf" if SECURE else "qlab_csrf"
+CSRF_COOKIE_HTTPONLY = True  # pages carry the token in hx-headers and forms
+SECURE_SSL_REDIRECT = SECURE and read("SECURE_SSL_REDIRECT", "bool", default=True)
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = SECURE
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SECURE else None
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SECURE_CSP = {
+    "default-src": [CSP.NONE],
+    "script-src": [CSP.SELF, CSP.NONCE],
+    "style-src": [CSP.SELF, CSP.NONCE],
+    "img-src": [CSP.SELF],
+    "font-src": [CSP.SELF],
+    "connect-src": [CSP.SELF],
+    "manifest-src": [CSP.SELF],
+    "form-action": [CSP.SELF],
+    "frame-ancestors": [CSP.NONE],
+    "base-uri": [CSP.NONE],
+}
+
+# --- words, time, files -------------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_THOUSAND_SEPARATOR = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = Path(read("STATIC_ROOT", "str", default=str(STATE_DIR / "static")))
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+# Traces arrive as files of up to 512 MiB; they go straight to disk, never through memory.
+MEDIA_ROOT = STATE_DIR / "uploads"
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.TemporaryFileUploadHandler"]
+FILE_UPLOAD_TEMP_DIR = str(MEDIA_ROOT)
+MEDIA_ROOT.mkdir(parents=True, exist_ok=True, mode=0o700)
+FILE_UPLOAD_PERMISSIONS = 0o600
+DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
+DATA_UPLOAD_MAX_NUMBER_FILES = 20
+IMPORT_MAX_BYTES = 512 * 1024 * 1024
+
+# --- API ----------------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["quality.api.auth.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["quality.api.auth.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["quality.api.parsers.StrictJSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "quality.api.problems.handle",
+    "UNAUTHENTICATED_USER": None,
+    "UNAUTHENTICATED_TOKEN": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Quality Lab",
+    "DESCRIPTION": "Record, review, improve and guard the tool calls of agents.",
+    "VERSION": "0.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"request_id": {"()": "quality.middleware.RequestIdFilter"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+}

@@ -1,0 +1,49 @@
+"""API tokens as rows. How one is made and checked: tenants/tokens.py."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from tenants.models.base import TenantManager, TenantModel, tenant_key
+from tenants.models.people import User
+
+
+class Scope(models.TextChoices):
+    """What a token may do."""
+
+    READ = "read", "Read calls, feedback and summaries"
+    FEEDBACK_WRITE = "feedback:write", "Label calls"
+    INGEST_WRITE = "ingest:write", "Send traces in"
+    EXPORT_READ = "export:read", "Export feedback and cases"
+
+
+class ApiToken(TenantModel):
+    """A bearer token. `public_id` finds it, `digest` (SHA-256 of the whole token) proves it."""
+
+    name = models.CharField(max_length=120)
+    public_id = models.CharField(max_length=16)
+    digest = models.BinaryField(max_length=32)
+    scopes = ArrayField(models.TextField(choices=Scope.choices))
+    created_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    objects = TenantManager["ApiToken"]()
+
+    class Meta:
+        db_table = "api_tokens"
+        constraints = [
+            tenant_key("api_tokens"),
+            models.UniqueConstraint(fields=["tenant", "public_id"], name="api_tokens_public_id_key"),
+        ]
+        indexes = [models.Index(fields=["public_id"], name="api_tokens_public_id_idx")]
+
+    def __str__(self) -> str:
+        return f"{self.name} (qlab_{self.public_id}…)"
+
+    @property
+    def is_live(self) -> bool:
+        now = timezone.now()
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
