@@ -1,21 +1,25 @@
 """SQL for migrations: row security, composite keys and grants. A migration reads `protect("table")` and no more."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from django.conf import settings
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations import RunSQL
 
 CURRENT_TENANT = "(SELECT nullif(current_setting('app.tenant', true), '')::bigint)"
 
 
 def protect(table: str, *, grants: str = "SELECT, INSERT, UPDATE, DELETE", key: str = "tenant_id") -> RunSQL:
-    """Row security for one tenant table, forced on its owner too, and what the application's role may do there."""
-    app = settings.DATABASE_ROLES["app"]
+    """Row security for one tenant table, forced on its owner too, and what the application's role may do there.
+
+    The owner, too, sees one tenant at a time: a data migration loops with `each_tenant`.
+    """
+    app, owner = settings.DATABASE_ROLES["app"], settings.DATABASE_ROLES["owner"]
     return RunSQL(
         f"""
         ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
         ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
-        CREATE POLICY {table}_tenant ON {table} TO "{app}"
+        CREATE POLICY {table}_tenant ON {table} TO "{app}", "{owner}"
             USING ({key} = {CURRENT_TENANT}) WITH CHECK ({key} = {CURRENT_TENANT});
         REVOKE ALL ON {table} FROM "{app}";
         GRANT {grants} ON {table} TO "{app}";
@@ -76,3 +80,16 @@ def lookup_function(signature: str, returns: str, body: str) -> RunSQL:
         """,
         f"DROP FUNCTION {name}",
     )
+
+
+def each_tenant(schema_editor: BaseDatabaseSchemaEditor) -> Iterator[int]:
+    """For data migrations: the id of each tenant in turn, with its rows in sight.
+
+    Without it a data step of the owner sees no row under FORCE and silently does nothing.
+    """
+    with schema_editor.connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM tenants ORDER BY id")
+        for (tenant_id,) in cursor.fetchall():
+            cursor.execute("SELECT set_config('app.tenant', %s, true)", [str(tenant_id)])
+            yield tenant_id
+        cursor.execute("SELECT set_config('app.tenant', '', true)")

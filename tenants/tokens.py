@@ -59,9 +59,7 @@ def revoke_token(*, token: ApiToken, actor: User) -> bool:
     """Revoke at once; False if it was revoked before."""
     changed = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
     if changed:
-        audit.record(
-            "token.revoked", object_type="token", object_id=token.pk, actor=actor, detail={"name": token.name}
-        )
+        audit.record("token.revoked", object_type="token", object_id=token.pk, actor=actor, detail={"name": token.name})
     return bool(changed)
 
 

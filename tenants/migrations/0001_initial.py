@@ -11,119 +11,260 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Tenant',
+            name="Tenant",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.CharField(max_length=40, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9][a-z0-9-]*$', 'Lower-case letters, digits and dashes only.')])),
-                ('name', models.CharField(max_length=120)),
-                ('is_demo', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "slug",
+                    models.CharField(
+                        max_length=40,
+                        unique=True,
+                        validators=[
+                            django.core.validators.RegexValidator(
+                                "^[a-z0-9][a-z0-9-]*$", "Lower-case letters, digits and dashes only."
+                            )
+                        ],
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                ("is_demo", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'db_table': 'tenants',
+                "db_table": "tenants",
             },
         ),
         migrations.CreateModel(
-            name='User',
+            name="User",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('email', models.EmailField(error_messages={'unique': 'This e-mail address is taken.'}, max_length=254, unique=True)),
-                ('name', models.CharField(blank=True, max_length=120)),
-                ('is_active', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("password", models.CharField(max_length=128, verbose_name="password")),
+                ("last_login", models.DateTimeField(blank=True, null=True, verbose_name="last login")),
+                (
+                    "email",
+                    models.EmailField(
+                        error_messages={"unique": "This e-mail address is taken."}, max_length=254, unique=True
+                    ),
+                ),
+                ("name", models.CharField(blank=True, max_length=120)),
+                ("is_active", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'db_table': 'users',
-                'constraints': [models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower('email'))), name='users_email_lower_check')],
+                "db_table": "users",
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("email", django.db.models.functions.text.Lower("email"))),
+                        name="users_email_lower_check",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Membership',
+            name="Membership",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.TextField(choices=[('viewer', 'Viewer'), ('operator', 'Operator'), ('admin', 'Admin')])),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('user', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "role",
+                    models.TextField(choices=[("viewer", "Viewer"), ("operator", "Operator"), ("admin", "Admin")]),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'memberships',
-                'indexes': [models.Index(fields=['user'], name='memberships_user_idx')],
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='memberships_tenant_id_key'), models.UniqueConstraint(fields=('tenant', 'user'), name='memberships_user_key'), models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'operator', 'admin'])), name='memberships_role_check')],
+                "db_table": "memberships",
+                "indexes": [models.Index(fields=["user"], name="memberships_user_idx")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="memberships_tenant_id_key"),
+                    models.UniqueConstraint(fields=("tenant", "user"), name="memberships_user_key"),
+                    models.CheckConstraint(
+                        condition=models.Q(("role__in", ["viewer", "operator", "admin"])), name="memberships_role_check"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Invitation',
+            name="Invitation",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.BinaryField(max_length=32)),
-                ('email', models.EmailField(blank=True, help_text='Empty: whoever has the link may join.', max_length=254)),
-                ('role', models.TextField(choices=[('viewer', 'Viewer'), ('operator', 'Operator'), ('admin', 'Admin')])),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField()),
-                ('accepted_at', models.DateTimeField(null=True)),
-                ('revoked_at', models.DateTimeField(null=True)),
-                ('accepted_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('created_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.BinaryField(max_length=32)),
+                (
+                    "email",
+                    models.EmailField(blank=True, help_text="Empty: whoever has the link may join.", max_length=254),
+                ),
+                (
+                    "role",
+                    models.TextField(choices=[("viewer", "Viewer"), ("operator", "Operator"), ("admin", "Admin")]),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField()),
+                ("accepted_at", models.DateTimeField(null=True)),
+                ("revoked_at", models.DateTimeField(null=True)),
+                (
+                    "accepted_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'invitations',
-                'indexes': [models.Index(fields=['digest'], name='invitations_digest_idx')],
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='invitations_tenant_id_key'), models.UniqueConstraint(fields=('tenant', 'digest'), name='invitations_digest_key'), models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'operator', 'admin'])), name='invitations_role_check')],
+                "db_table": "invitations",
+                "indexes": [models.Index(fields=["digest"], name="invitations_digest_idx")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="invitations_tenant_id_key"),
+                    models.UniqueConstraint(fields=("tenant", "digest"), name="invitations_digest_key"),
+                    models.CheckConstraint(
+                        condition=models.Q(("role__in", ["viewer", "operator", "admin"])), name="invitations_role_check"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='AuditEvent',
+            name="AuditEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('token_id', models.BigIntegerField(help_text='The API token that acted, if one did.', null=True)),
-                ('action', models.TextField(help_text='subject.verb, such as token.created')),
-                ('object_type', models.TextField()),
-                ('object_id', models.TextField()),
-                ('before_sha256', models.BinaryField(max_length=32, null=True)),
-                ('after_sha256', models.BinaryField(max_length=32, null=True)),
-                ('detail', models.JSONField(default=dict, help_text='Small facts for people; never a secret, never evidence.')),
-                ('request_id', models.TextField(blank=True)),
-                ('actor', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("token_id", models.BigIntegerField(help_text="The API token that acted, if one did.", null=True)),
+                ("action", models.TextField(help_text="subject.verb, such as token.created")),
+                ("object_type", models.TextField()),
+                ("object_id", models.TextField()),
+                ("before_sha256", models.BinaryField(max_length=32, null=True)),
+                ("after_sha256", models.BinaryField(max_length=32, null=True)),
+                (
+                    "detail",
+                    models.JSONField(default=dict, help_text="Small facts for people; never a secret, never evidence."),
+                ),
+                ("request_id", models.TextField(blank=True)),
+                (
+                    "actor",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.DO_NOTHING,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'audit_events',
-                'indexes': [models.Index(fields=['tenant', '-at', '-id'], name='audit_events_newest_idx')],
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='audit_events_tenant_id_key')],
+                "db_table": "audit_events",
+                "indexes": [models.Index(fields=["tenant", "-at", "-id"], name="audit_events_newest_idx")],
+                "constraints": [models.UniqueConstraint(fields=("tenant", "id"), name="audit_events_tenant_id_key")],
             },
         ),
         migrations.CreateModel(
-            name='ApiToken',
+            name="ApiToken",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('public_id', models.CharField(max_length=16)),
-                ('digest', models.BinaryField(max_length=32)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(choices=[('read', 'Read calls, feedback and summaries'), ('feedback:write', 'Label calls'), ('ingest:write', 'Send traces in'), ('export:read', 'Export feedback and cases')]))),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField(null=True)),
-                ('last_used_at', models.DateTimeField(null=True)),
-                ('revoked_at', models.DateTimeField(null=True)),
-                ('created_by', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=120)),
+                ("public_id", models.CharField(max_length=16)),
+                ("digest", models.BinaryField(max_length=32)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.TextField(
+                            choices=[
+                                ("read", "Read calls, feedback and summaries"),
+                                ("feedback:write", "Label calls"),
+                                ("ingest:write", "Send traces in"),
+                                ("export:read", "Export feedback and cases"),
+                            ]
+                        )
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField(null=True)),
+                ("last_used_at", models.DateTimeField(null=True)),
+                ("revoked_at", models.DateTimeField(null=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'api_tokens',
-                'indexes': [models.Index(fields=['public_id'], name='api_tokens_public_id_idx')],
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='api_tokens_tenant_id_key'), models.UniqueConstraint(fields=('tenant', 'public_id'), name='api_tokens_public_id_key')],
+                "db_table": "api_tokens",
+                "indexes": [models.Index(fields=["public_id"], name="api_tokens_public_id_idx")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="api_tokens_tenant_id_key"),
+                    models.UniqueConstraint(fields=("tenant", "public_id"), name="api_tokens_public_id_key"),
+                ],
             },
         ),
     ]

@@ -34,6 +34,7 @@ class Migration(migrations.Migration):
         let_read("lookup", "invitations", "id, tenant_id, digest"),
         let_read("lookup", "api_tokens", "id, tenant_id, public_id"),
         let_read("janitor", "tenants", "id"),
+        let_read("owner", "tenants", "id, slug"),  # data migrations go from tenant to tenant
         lookup_function("lookup_tenant(text)", "bigint", "SELECT id FROM tenants WHERE slug = $1"),
         lookup_function(
             "lookup_membership(bigint, text)",

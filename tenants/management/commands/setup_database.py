@@ -45,7 +45,9 @@ class Command(BaseCommand):
         if prefix + "lookup" != settings.DATABASE_ROLES["lookup"]:
             self.stdout.write(f"DATABASE_LOOKUP_ROLE={prefix}lookup")
         if not options["print_env"]:
-            self.stderr.write("Put these lines into the service's environment, then: manage.py migrate --database=owner")
+            self.stderr.write(
+                "Put these lines into the service's environment, then: manage.py migrate --database=owner"
+            )
 
 
 def create_roles(admin: psycopg.Connection[Any], prefix: str, passwords: dict[str, str]) -> None:
@@ -60,14 +62,12 @@ def create_roles(admin: psycopg.Connection[Any], prefix: str, passwords: dict[st
             )
         )
     # The owner hands the lookup functions over to `lookup`, so it must be able to act as it.
-    admin.execute(
-        sql.SQL("GRANT {} TO {}").format(sql.Identifier(prefix + "lookup"), sql.Identifier(prefix + "owner"))
-    )
+    admin.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(prefix + "lookup"), sql.Identifier(prefix + "owner")))
 
 
 def create_database(admin: psycopg.Connection[Any], name: str, prefix: str) -> None:
     """Make the database if there is none of this name."""
-    if admin.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone():
+    if admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
         return
     admin.execute(
         sql.SQL("CREATE DATABASE {} OWNER {} ENCODING 'UTF8' TEMPLATE template0").format(
