@@ -72,7 +72,7 @@ def invite(*, role: str, created_by: User, email: str = "") -> tuple[Invitation,
         created_by=created_by,
         expires_at=timezone.now() + INVITATION_LIFE,
     )
-    invitation.full_clean()
+    invitation.full_clean(exclude=["accepted_at", "accepted_by", "revoked_at"])
     invitation.save()
     audit.record(
         "invitation.created",

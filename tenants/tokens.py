@@ -42,7 +42,7 @@ def issue_token(
         created_by=created_by,
         expires_at=expires_at,
     )
-    token.full_clean()
+    token.full_clean(exclude=["expires_at", "last_used_at", "revoked_at"])
     token.save()
     audit.record(
         "token.created",

@@ -6,8 +6,9 @@ one outer transaction isolation tests would pass falsely. Between tests the owne
 
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +18,8 @@ from django.db import connections
 from psycopg import sql
 
 from tenants.management.commands.setup_database import close_database, create_database, create_roles
+from tenants.models import Membership, Role, Tenant
+from tenants.scope import tenant_scope
 from tests import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,9 +39,9 @@ def _administrator(database: str = "postgres") -> psycopg.Connection:
 
 
 def _make_template(admin: psycopg.Connection, name: str) -> None:
-    """Roles, then a migrated database named `name`; made under another name first, so that half of one is never used."""
+    """Roles, then a migrated database named `name`; first under another name, so that half of one is never used."""
     create_roles(admin, environment.PREFIX, dict.fromkeys(("app", "owner", "janitor"), environment.PASSWORD))
-    if admin.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone():
+    if admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
         return
     draft = f"{name}_draft"
     admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} (FORCE)").format(sql.Identifier(draft)))
@@ -103,3 +106,40 @@ def db(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Itera
 @pytest.fixture
 def transactional_db(db: None) -> None:
     """pytest-django's name for what every test here has."""
+
+
+@pytest.fixture
+def tenant(db: None) -> Tenant:
+    return Tenant.objects.create_tenant(slug="acme", name="Acme")
+
+
+@pytest.fixture
+def other_tenant(db: None) -> Tenant:
+    return Tenant.objects.create_tenant(slug="globex", name="Globex")
+
+
+@pytest.fixture
+def member(tenant: Tenant) -> Callable[..., Membership]:
+    """`member("admin", tenant=…, user__email=…)`: a member of `tenant` (an operator of acme with nothing said)."""
+    from tests.factories import MembershipFactory
+
+    def make(role: str = Role.OPERATOR, *, tenant: Tenant = tenant, **fields: Any) -> Membership:
+        with tenant_scope(tenant):
+            return MembershipFactory(role=role, **fields)
+
+    return make
+
+
+@pytest.fixture
+def api(member: Callable[..., Membership]) -> Callable[..., Any]:
+    """`api("read", "export:read", member=…)`: a client of the API with a token of these scopes, all with none named."""
+    from tests.api.client import Api
+    from tests.factories import make_token
+
+    def make(*scopes: str, member: Membership | None = None, maker: Callable[..., Membership] = member) -> Api:
+        member = member or maker()
+        with tenant_scope(member.tenant_id):
+            token, text = make_token(member, *scopes)
+        return Api(text, token, member)
+
+    return make
