@@ -14,11 +14,14 @@ from django.utils.csp import CSP
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = environ.FileAwareEnv()
+_BOOLEANS = ("true", "false", "1", "0", "yes", "no", "on", "off")
 
 
 def read(name: str, kind: Any, **options: Any) -> Any:
     """Value of one environment variable as `kind` (an environ caster); raises ImproperlyConfigured naming it."""
     try:
+        if kind == "bool" and env.str(name, default="false").lower() not in _BOOLEANS:
+            raise ValueError(f"use one of {', '.join(_BOOLEANS)}")  # environ takes any other word for false
         return getattr(env, kind)(name, **options)
     except ImproperlyConfigured:
         raise
@@ -30,7 +33,9 @@ def database(name: str, default: str = "") -> dict[str, Any]:
     """Django's settings of the database whose DSN is in the variable `name`."""
     dsn = read(name, "str", default=default)
     if urlsplit(dsn).scheme not in {"postgres", "postgresql"}:
-        raise ImproperlyConfigured(f"{name}: expected postgresql://user:password@host:port/name. Only PostgreSQL works.")
+        raise ImproperlyConfigured(
+            f"{name}: expected postgresql://user:password@host:port/name. Only PostgreSQL works."
+        )
     return {**environ.Env.db_url_config(dsn), "ENGINE": "django.db.backends.postgresql"}
 
 

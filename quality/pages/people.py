@@ -147,13 +147,13 @@ def _join(request: HttpRequest, found: Invitation, user: User) -> HttpResponse:
     return redirect("overview", slug=found.tenant.slug)
 
 
-class AccountForm(forms.ModelForm[User]):
+class AccountForm(forms.ModelForm):
     class Meta:
         model = User
         fields = ("name",)
 
 
-class PasswordForm(SetPasswordForm[User]):
+class PasswordForm(SetPasswordForm):
     """A new password. The old one is asked for where there is one (a link may have made the account without)."""
 
     old_password = forms.CharField(
