@@ -81,9 +81,7 @@ class Turn(TenantModel):
         constraints = [
             tenant_key("agent_turns"),
             models.UniqueConstraint(fields=["tenant", "source", "external_id"], name="agent_turns_external_id_key"),
-            models.CheckConstraint(
-                condition=models.Q(state__in=TurnState.values), name="agent_turns_state_check"
-            ),
+            models.CheckConstraint(condition=models.Q(state__in=TurnState.values), name="agent_turns_state_check"),
         ]
         indexes = [
             models.Index(fields=["tenant", "-started_at", "-id"], name="agent_turns_newest_idx"),
@@ -111,9 +109,7 @@ class CallState(models.TextChoices):
 class ToolCall(TenantModel):
     """One tool call: the unit of work. Found again by (turn, cycle, index)."""
 
-    turn = models.ForeignKey(
-        Turn, on_delete=models.CASCADE, related_name="calls", db_index=False, db_constraint=False
-    )
+    turn = models.ForeignKey(Turn, on_delete=models.CASCADE, related_name="calls", db_index=False, db_constraint=False)
     cycle = models.PositiveSmallIntegerField(help_text="Ordinal of the model reply in the turn, from 0.")
     index = models.PositiveSmallIntegerField(help_text="Position of the call in that reply, from 0.")
     tool_call_id = models.TextField(null=True, help_text="As the model gave it; not unique.")
@@ -153,12 +149,8 @@ class ToolCall(TenantModel):
             models.UniqueConstraint(
                 fields=["tenant", "source", "external_id"], name="agent_tool_calls_external_id_key"
             ),
-            models.UniqueConstraint(
-                fields=["tenant", "turn", "cycle", "index"], name="agent_tool_calls_place_key"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(state__in=CallState.values), name="agent_tool_calls_state_check"
-            ),
+            models.UniqueConstraint(fields=["tenant", "turn", "cycle", "index"], name="agent_tool_calls_place_key"),
+            models.CheckConstraint(condition=models.Q(state__in=CallState.values), name="agent_tool_calls_state_check"),
         ]
         indexes = [
             models.Index(fields=["tenant", "-started_at", "-id"], name="agent_tool_calls_newest_idx"),
