@@ -39,7 +39,7 @@ def database(name: str, default: str = "") -> dict[str, Any]:
     return {**environ.Env.db_url_config(dsn), "ENGINE": "django.db.backends.postgresql"}
 
 
-# --- basics -----------------------------------------------------------------------------------------------------------
+# --- basics ----------------------------------------------------------------------------------------------------------
 DEBUG = read("DEBUG", "bool", default=False)
 SECRET_KEY = read("SECRET_KEY", "str", default="")
 if not SECRET_KEY:
@@ -120,7 +120,7 @@ TEMPLATES = [
     }
 ]
 
-# --- database: three roles on one database, see docs/architecture.md ----------------------------------------------------
+# --- database: three roles on one database, see docs/architecture.md -------------------------------------------------
 # Commands that touch no database (collectstatic, makemigrations --check) run with none of these set.
 _UNSET = "postgresql://qlab_app@127.0.0.1:1/qlab"
 DATABASES = {"default": database("DATABASE_URL", _UNSET)}
@@ -143,14 +143,14 @@ DATABASE_ROLES = {
     "lookup": read("DATABASE_LOOKUP_ROLE", "str", default="qlab_lookup"),
 }
 
-# --- cache and queue ----------------------------------------------------------------------------------------------------
+# --- cache and queue -------------------------------------------------------------------------------------------------
 REDIS_URL = read("REDIS_URL", "str", default="")
 if REDIS_URL:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 else:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache_entries"}}
 
-# --- people -------------------------------------------------------------------------------------------------------------
+# --- people ----------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 PASSWORD_HASHERS = [
@@ -195,7 +195,7 @@ SECURE_CSP = {
     "base-uri": [CSP.NONE],
 }
 
-# --- words, time, files -------------------------------------------------------------------------------------------------
+# --- words, time, files ----------------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"
 USE_I18N = True
 USE_TZ = True
@@ -224,7 +224,7 @@ DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 DATA_UPLOAD_MAX_NUMBER_FILES = 20
 IMPORT_MAX_BYTES = 512 * 1024 * 1024
 
-# --- API ----------------------------------------------------------------------------------------------------------------
+# --- API -------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["quality.api.auth.TokenAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["quality.api.auth.HasScope"],

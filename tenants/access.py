@@ -51,7 +51,7 @@ def memberships_of(user: User) -> list[Membership]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT tenant_id, membership_id FROM lookup_memberships(%s)", [user.pk])
         found = cursor.fetchall()
-    memberships = []
+    memberships: list[Membership] = []
     for tenant_id, membership_id in found:
         with tenant_scope(tenant_id):
             memberships.extend(Membership.objects.select_related("tenant").filter(pk=membership_id))
@@ -104,7 +104,7 @@ def find_invitation(secret: str) -> Invitation | None:
 
 def accept_invitation(*, invitation: Invitation, user: User) -> Membership | None:
     """Join. None if somebody took the invitation first. A member who follows a link keeps the higher role."""
-    with tenant_scope(invitation.tenant_id):
+    with tenant_scope(invitation.tenant):
         taken = Invitation.objects.filter(
             pk=invitation.pk, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now()
         ).update(accepted_at=timezone.now(), accepted_by=user)
@@ -170,7 +170,7 @@ class _SignInLink(PasswordResetTokenGenerator):
 
     key_salt = "tenants.access.SignInLink"
 
-    def check_token(self, user: User | None, token: str | None) -> bool:  # type: ignore[override]
+    def check_token(self, user: User | None, token: str | None) -> bool:
         if user is None or not token:
             return False
         try:

@@ -67,7 +67,7 @@ def let_read(role: str, table: str, columns: str) -> RunSQL:
 def lookup_function(signature: str, returns: str, body: str) -> RunSQL:
     """A SECURITY DEFINER function that resolves something *before* a tenant is known. It returns ids only."""
     app, lookup = settings.DATABASE_ROLES["app"], settings.DATABASE_ROLES["lookup"]
-    name = signature.split("(")[0]
+    name = signature.partition("(")[0]
     return RunSQL(
         f"""
         CREATE FUNCTION {signature} RETURNS {returns} LANGUAGE sql STABLE SECURITY DEFINER

@@ -10,354 +10,752 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('tenants', '0001_initial'),
+        ("tenants", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Import',
+            name="Import",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('filename', models.TextField(help_text='As the sender named it; shown, never used as a path.')),
-                ('stored_as', models.TextField(blank=True, help_text='Name under STATE_DIR/uploads; emptied when the file is gone.')),
-                ('format', models.TextField(default='auto', help_text="auto, or an importer's name; then the one recognised.")),
-                ('state', models.TextField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('failed', 'Failed')], default='queued')),
-                ('failure', models.TextField(blank=True, help_text='Why the whole file was refused, and what to do.')),
-                ('bytes_total', models.BigIntegerField(default=0)),
-                ('bytes_read', models.BigIntegerField(default=0)),
-                ('num_accepted', models.PositiveIntegerField(default=0)),
-                ('num_unchanged', models.PositiveIntegerField(default=0)),
-                ('num_rejected', models.PositiveIntegerField(default=0)),
-                ('num_turns', models.PositiveIntegerField(default=0)),
-                ('num_calls', models.PositiveIntegerField(default=0)),
-                ('attempt', models.PositiveSmallIntegerField(default=0)),
-                ('lease_token', models.UUIDField(null=True)),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('created_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("filename", models.TextField(help_text="As the sender named it; shown, never used as a path.")),
+                (
+                    "stored_as",
+                    models.TextField(
+                        blank=True, help_text="Name under STATE_DIR/uploads; emptied when the file is gone."
+                    ),
+                ),
+                (
+                    "format",
+                    models.TextField(default="auto", help_text="auto, or an importer's name; then the one recognised."),
+                ),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[("queued", "Queued"), ("running", "Running"), ("done", "Done"), ("failed", "Failed")],
+                        default="queued",
+                    ),
+                ),
+                ("failure", models.TextField(blank=True, help_text="Why the whole file was refused, and what to do.")),
+                ("bytes_total", models.BigIntegerField(default=0)),
+                ("bytes_read", models.BigIntegerField(default=0)),
+                ("num_accepted", models.PositiveIntegerField(default=0)),
+                ("num_unchanged", models.PositiveIntegerField(default=0)),
+                ("num_rejected", models.PositiveIntegerField(default=0)),
+                ("num_turns", models.PositiveIntegerField(default=0)),
+                ("num_calls", models.PositiveIntegerField(default=0)),
+                ("attempt", models.PositiveSmallIntegerField(default=0)),
+                ("lease_token", models.UUIDField(null=True)),
+                ("lease_until", models.DateTimeField(null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'imports',
+                "db_table": "imports",
             },
         ),
         migrations.CreateModel(
-            name='ImportIssue',
+            name="ImportIssue",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveIntegerField(help_text='0-based position of the item in the file.')),
-                ('line', models.PositiveIntegerField(help_text='1-based line on which the item begins or the fault lies.', null=True)),
-                ('code', models.TextField()),
-                ('path', models.TextField(blank=True, help_text='JSON path of the field at fault.')),
-                ('message', models.TextField()),
-                ('import_job', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='issues', to='quality.import')),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("index", models.PositiveIntegerField(help_text="0-based position of the item in the file.")),
+                (
+                    "line",
+                    models.PositiveIntegerField(
+                        help_text="1-based line on which the item begins or the fault lies.", null=True
+                    ),
+                ),
+                ("code", models.TextField()),
+                ("path", models.TextField(blank=True, help_text="JSON path of the field at fault.")),
+                ("message", models.TextField()),
+                (
+                    "import_job",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="issues",
+                        to="quality.import",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'import_issues',
+                "db_table": "import_issues",
             },
         ),
         migrations.CreateModel(
-            name='Toolset',
+            name="Toolset",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('sha256', models.CharField(max_length=64)),
-                ('tools', quality.models.base.EvidenceField(help_text='Array of tool definitions in OpenAI form, as received.')),
-                ('num_tools', models.PositiveSmallIntegerField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("sha256", models.CharField(max_length=64)),
+                (
+                    "tools",
+                    quality.models.base.EvidenceField(
+                        help_text="Array of tool definitions in OpenAI form, as received."
+                    ),
+                ),
+                ("num_tools", models.PositiveSmallIntegerField()),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agent_toolsets',
+                "db_table": "agent_toolsets",
             },
         ),
         migrations.CreateModel(
-            name='Turn',
+            name="Turn",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('source', models.TextField(help_text="Where it comes from: an importer's name, or `engine` for our own loop.")),
-                ('external_id', models.TextField(help_text='Unique for tenant and source.')),
-                ('content_sha256', models.BinaryField(help_text='Tells the same turn sent again from another one.', max_length=32)),
-                ('conversation_id', models.TextField(blank=True)),
-                ('contact_id', models.TextField(blank=True)),
-                ('message_id', models.TextField(blank=True, help_text='Id of the inbound message.')),
-                ('outbound_message_id', models.TextField(blank=True, help_text='Id of the reply that was sent.')),
-                ('state', models.TextField(choices=[('queued', 'Queued'), ('running', 'Running'), ('awaiting', 'Awaiting'), ('done', 'Done'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='done')),
-                ('end_reason', models.TextField(blank=True)),
-                ('model', models.TextField(blank=True)),
-                ('provider', models.TextField(blank=True)),
-                ('style_id', models.TextField(blank=True)),
-                ('prompt_version', models.TextField(blank=True)),
-                ('position', models.PositiveIntegerField(default=0, help_text='Ordinal of the turn in its conversation, from 0.')),
-                ('messages', quality.models.base.EvidenceField(help_text="This turn's own messages in OpenAI chat form: user message, replies, tool results, reply.", null=True)),
-                ('system', quality.models.base.EvidenceField(help_text='System prompt as a JSON string, where the source has it.', null=True)),
-                ('num_calls', models.PositiveSmallIntegerField(default=0)),
-                ('num_cycles', models.PositiveSmallIntegerField(default=0)),
-                ('warnings', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list)),
-                ('started_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('time_recorded', models.BooleanField(default=True, help_text='False: the source gave no time, started_at is ours.')),
-                ('duration_ms', models.PositiveIntegerField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('import_job', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='quality.import')),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('toolset', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='quality.toolset')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "source",
+                    models.TextField(
+                        help_text="Where it comes from: an importer's name, or `engine` for our own loop."
+                    ),
+                ),
+                ("external_id", models.TextField(help_text="Unique for tenant and source.")),
+                (
+                    "content_sha256",
+                    models.BinaryField(help_text="Tells the same turn sent again from another one.", max_length=32),
+                ),
+                ("conversation_id", models.TextField(blank=True)),
+                ("contact_id", models.TextField(blank=True)),
+                ("message_id", models.TextField(blank=True, help_text="Id of the inbound message.")),
+                ("outbound_message_id", models.TextField(blank=True, help_text="Id of the reply that was sent.")),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("awaiting", "Awaiting"),
+                            ("done", "Done"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="done",
+                    ),
+                ),
+                ("end_reason", models.TextField(blank=True)),
+                ("model", models.TextField(blank=True)),
+                ("provider", models.TextField(blank=True)),
+                ("style_id", models.TextField(blank=True)),
+                ("prompt_version", models.TextField(blank=True)),
+                (
+                    "position",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Ordinal of the turn in its conversation, from 0."
+                    ),
+                ),
+                (
+                    "messages",
+                    quality.models.base.EvidenceField(
+                        help_text="This turn's own messages in OpenAI chat form: user message, replies, tool results, reply.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "system",
+                    quality.models.base.EvidenceField(
+                        help_text="System prompt as a JSON string, where the source has it.", null=True
+                    ),
+                ),
+                ("num_calls", models.PositiveSmallIntegerField(default=0)),
+                ("num_cycles", models.PositiveSmallIntegerField(default=0)),
+                ("warnings", django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list)),
+                ("started_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "time_recorded",
+                    models.BooleanField(default=True, help_text="False: the source gave no time, started_at is ours."),
+                ),
+                ("duration_ms", models.PositiveIntegerField(null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "import_job",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="quality.import",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "toolset",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="quality.toolset",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agent_turns',
+                "db_table": "agent_turns",
             },
         ),
         migrations.CreateModel(
-            name='ToolCall',
+            name="ToolCall",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('cycle', models.PositiveSmallIntegerField(help_text='Ordinal of the model reply in the turn, from 0.')),
-                ('index', models.PositiveSmallIntegerField(help_text='Position of the call in that reply, from 0.')),
-                ('tool_call_id', models.TextField(help_text='As the model gave it; not unique.', null=True)),
-                ('tool_name', models.TextField()),
-                ('args', quality.models.base.EvidenceField(null=True)),
-                ('result', quality.models.base.EvidenceField(null=True)),
-                ('is_error', models.BooleanField(help_text='None: no outcome was recorded.', null=True)),
-                ('error', models.TextField(null=True)),
-                ('state', models.TextField(choices=[('streaming', 'Streaming'), ('pending', 'Pending'), ('running', 'Running'), ('result', 'Result'), ('error', 'Error'), ('unknown', 'Unknown')])),
-                ('started_at', models.DateTimeField(help_text="Of the asking reply; the turn's own time where the source has none.")),
-                ('time_recorded', models.BooleanField(default=True)),
-                ('duration_ms', models.PositiveIntegerField(null=True)),
-                ('source', models.TextField()),
-                ('external_id', models.TextField()),
-                ('content_sha256', models.BinaryField(max_length=32)),
-                ('conversation_id', models.TextField(blank=True)),
-                ('contact_id', models.TextField(blank=True)),
-                ('message_id', models.TextField(blank=True, help_text='Id of the reply that asked for the call.')),
-                ('outbound_message_id', models.TextField(blank=True)),
-                ('model', models.TextField(blank=True)),
-                ('provider', models.TextField(blank=True)),
-                ('style_id', models.TextField(blank=True)),
-                ('prompt_version', models.TextField(blank=True)),
-                ('warnings', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('toolset', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='quality.toolset')),
-                ('turn', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='calls', to='quality.turn')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "cycle",
+                    models.PositiveSmallIntegerField(help_text="Ordinal of the model reply in the turn, from 0."),
+                ),
+                ("index", models.PositiveSmallIntegerField(help_text="Position of the call in that reply, from 0.")),
+                ("tool_call_id", models.TextField(help_text="As the model gave it; not unique.", null=True)),
+                ("tool_name", models.TextField()),
+                ("args", quality.models.base.EvidenceField(null=True)),
+                ("result", quality.models.base.EvidenceField(null=True)),
+                ("is_error", models.BooleanField(help_text="None: no outcome was recorded.", null=True)),
+                ("error", models.TextField(null=True)),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[
+                            ("streaming", "Streaming"),
+                            ("pending", "Pending"),
+                            ("running", "Running"),
+                            ("result", "Result"),
+                            ("error", "Error"),
+                            ("unknown", "Unknown"),
+                        ]
+                    ),
+                ),
+                (
+                    "started_at",
+                    models.DateTimeField(
+                        help_text="Of the asking reply; the turn's own time where the source has none."
+                    ),
+                ),
+                ("time_recorded", models.BooleanField(default=True)),
+                ("duration_ms", models.PositiveIntegerField(null=True)),
+                ("source", models.TextField()),
+                ("external_id", models.TextField()),
+                ("content_sha256", models.BinaryField(max_length=32)),
+                ("conversation_id", models.TextField(blank=True)),
+                ("contact_id", models.TextField(blank=True)),
+                ("message_id", models.TextField(blank=True, help_text="Id of the reply that asked for the call.")),
+                ("outbound_message_id", models.TextField(blank=True)),
+                ("model", models.TextField(blank=True)),
+                ("provider", models.TextField(blank=True)),
+                ("style_id", models.TextField(blank=True)),
+                ("prompt_version", models.TextField(blank=True)),
+                ("warnings", django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "toolset",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="quality.toolset",
+                    ),
+                ),
+                (
+                    "turn",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="calls",
+                        to="quality.turn",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agent_tool_calls',
+                "db_table": "agent_tool_calls",
             },
         ),
         migrations.CreateModel(
-            name='Review',
+            name="Review",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('cycle', models.PositiveSmallIntegerField()),
-                ('version', models.PositiveIntegerField(default=0)),
-                ('label', models.TextField(choices=[('good_reply', 'Good reply'), ('wrong_tool', 'Wrong tool'), ('missing_tool', 'Missing tool'), ('bad_args', 'Bad arguments'), ('other', 'Other')], help_text='The newest current label; null: none left.', null=True)),
-                ('num_labels', models.PositiveSmallIntegerField(default=0, help_text='Reviewers with a current label.')),
-                ('tool_name', models.TextField(blank=True)),
-                ('started_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('call', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.toolcall')),
-                ('turn', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.turn')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("cycle", models.PositiveSmallIntegerField()),
+                ("version", models.PositiveIntegerField(default=0)),
+                (
+                    "label",
+                    models.TextField(
+                        choices=[
+                            ("good_reply", "Good reply"),
+                            ("wrong_tool", "Wrong tool"),
+                            ("missing_tool", "Missing tool"),
+                            ("bad_args", "Bad arguments"),
+                            ("other", "Other"),
+                        ],
+                        help_text="The newest current label; null: none left.",
+                        null=True,
+                    ),
+                ),
+                (
+                    "num_labels",
+                    models.PositiveSmallIntegerField(default=0, help_text="Reviewers with a current label."),
+                ),
+                ("tool_name", models.TextField(blank=True)),
+                ("started_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "call",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.toolcall",
+                    ),
+                ),
+                (
+                    "turn",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.turn",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agent_tool_call_reviews',
+                "db_table": "agent_tool_call_reviews",
             },
         ),
         migrations.CreateModel(
-            name='FeedbackEvent',
+            name="FeedbackEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('cycle', models.PositiveSmallIntegerField()),
-                ('action', models.TextField(choices=[('label', 'Labelled'), ('undo', 'Undone')])),
-                ('label', models.TextField(choices=[('good_reply', 'Good reply'), ('wrong_tool', 'Wrong tool'), ('missing_tool', 'Missing tool'), ('bad_args', 'Bad arguments'), ('other', 'Other')], help_text="The reviewer's label after this event; null: none.", null=True)),
-                ('note', models.TextField(blank=True)),
-                ('correction', quality.models.base.EvidenceField(null=True)),
-                ('version', models.PositiveIntegerField(help_text="The item's version after this event.")),
-                ('undoes', models.PositiveIntegerField(help_text='Version of the event that this one takes back.', null=True)),
-                ('nonce', models.UUIDField(help_text='Of the form that sent it: the same form twice is one event.', null=True)),
-                ('token_id', models.BigIntegerField(help_text='The API token that acted for the reviewer, if one did.', null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('reviewer', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('call', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.toolcall')),
-                ('turn', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.turn')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("cycle", models.PositiveSmallIntegerField()),
+                ("action", models.TextField(choices=[("label", "Labelled"), ("undo", "Undone")])),
+                (
+                    "label",
+                    models.TextField(
+                        choices=[
+                            ("good_reply", "Good reply"),
+                            ("wrong_tool", "Wrong tool"),
+                            ("missing_tool", "Missing tool"),
+                            ("bad_args", "Bad arguments"),
+                            ("other", "Other"),
+                        ],
+                        help_text="The reviewer's label after this event; null: none.",
+                        null=True,
+                    ),
+                ),
+                ("note", models.TextField(blank=True)),
+                ("correction", quality.models.base.EvidenceField(null=True)),
+                ("version", models.PositiveIntegerField(help_text="The item's version after this event.")),
+                (
+                    "undoes",
+                    models.PositiveIntegerField(help_text="Version of the event that this one takes back.", null=True),
+                ),
+                (
+                    "nonce",
+                    models.UUIDField(
+                        help_text="Of the form that sent it: the same form twice is one event.", null=True
+                    ),
+                ),
+                (
+                    "token_id",
+                    models.BigIntegerField(
+                        help_text="The API token that acted for the reviewer, if one did.", null=True
+                    ),
+                ),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "reviewer",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "call",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.toolcall",
+                    ),
+                ),
+                (
+                    "turn",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.turn",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agent_tool_call_feedback_events',
+                "db_table": "agent_tool_call_feedback_events",
             },
         ),
         migrations.CreateModel(
-            name='Feedback',
+            name="Feedback",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('cycle', models.PositiveSmallIntegerField()),
-                ('label', models.TextField(choices=[('good_reply', 'Good reply'), ('wrong_tool', 'Wrong tool'), ('missing_tool', 'Missing tool'), ('bad_args', 'Bad arguments'), ('other', 'Other')])),
-                ('note', models.TextField(blank=True)),
-                ('correction', quality.models.base.EvidenceField(null=True)),
-                ('version', models.PositiveIntegerField(help_text="The item's version that this label made.")),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('updated_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('reviewer', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('call', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.toolcall')),
-                ('turn', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.turn')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("cycle", models.PositiveSmallIntegerField()),
+                (
+                    "label",
+                    models.TextField(
+                        choices=[
+                            ("good_reply", "Good reply"),
+                            ("wrong_tool", "Wrong tool"),
+                            ("missing_tool", "Missing tool"),
+                            ("bad_args", "Bad arguments"),
+                            ("other", "Other"),
+                        ]
+                    ),
+                ),
+                ("note", models.TextField(blank=True)),
+                ("correction", quality.models.base.EvidenceField(null=True)),
+                ("version", models.PositiveIntegerField(help_text="The item's version that this label made.")),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("updated_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "reviewer",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "call",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.toolcall",
+                    ),
+                ),
+                (
+                    "turn",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.turn",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'agent_tool_call_feedback',
+                "db_table": "agent_tool_call_feedback",
             },
         ),
         migrations.AddIndex(
-            model_name='import',
-            index=models.Index(fields=['tenant', '-created_at', '-id'], name='imports_newest_idx'),
+            model_name="import",
+            index=models.Index(fields=["tenant", "-created_at", "-id"], name="imports_newest_idx"),
         ),
         migrations.AddConstraint(
-            model_name='import',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='imports_tenant_id_key'),
+            model_name="import",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="imports_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='import',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'running', 'done', 'failed'])), name='imports_state_check'),
+            model_name="import",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["queued", "running", "done", "failed"])), name="imports_state_check"
+            ),
         ),
         migrations.AddIndex(
-            model_name='importissue',
-            index=models.Index(fields=['tenant', 'import_job', 'index', 'id'], name='import_issues_idx'),
+            model_name="importissue",
+            index=models.Index(fields=["tenant", "import_job", "index", "id"], name="import_issues_idx"),
         ),
         migrations.AddConstraint(
-            model_name='importissue',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='import_issues_tenant_id_key'),
+            model_name="importissue",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="import_issues_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='toolset',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='agent_toolsets_tenant_id_key'),
+            model_name="toolset",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="agent_toolsets_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='toolset',
-            constraint=models.UniqueConstraint(fields=('tenant', 'sha256'), name='agent_toolsets_sha256_key'),
+            model_name="toolset",
+            constraint=models.UniqueConstraint(fields=("tenant", "sha256"), name="agent_toolsets_sha256_key"),
         ),
         migrations.AddIndex(
-            model_name='turn',
-            index=models.Index(fields=['tenant', '-started_at', '-id'], name='agent_turns_newest_idx'),
+            model_name="turn",
+            index=models.Index(fields=["tenant", "-started_at", "-id"], name="agent_turns_newest_idx"),
         ),
         migrations.AddIndex(
-            model_name='turn',
-            index=models.Index(fields=['tenant', 'conversation_id', 'started_at', 'position'], name='agent_turns_conv_idx'),
+            model_name="turn",
+            index=models.Index(
+                fields=["tenant", "conversation_id", "started_at", "position"], name="agent_turns_conv_idx"
+            ),
         ),
         migrations.AddIndex(
-            model_name='turn',
-            index=models.Index(condition=models.Q(('num_calls', 0)), fields=['tenant', '-started_at', '-id'], name='agent_turns_no_call_idx'),
+            model_name="turn",
+            index=models.Index(
+                condition=models.Q(("num_calls", 0)),
+                fields=["tenant", "-started_at", "-id"],
+                name="agent_turns_no_call_idx",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='turn',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='agent_turns_tenant_id_key'),
+            model_name="turn",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="agent_turns_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='turn',
-            constraint=models.UniqueConstraint(fields=('tenant', 'source', 'external_id'), name='agent_turns_external_id_key'),
+            model_name="turn",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "source", "external_id"), name="agent_turns_external_id_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='turn',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'running', 'awaiting', 'done', 'failed', 'cancelled'])), name='agent_turns_state_check'),
+            model_name="turn",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["queued", "running", "awaiting", "done", "failed", "cancelled"])),
+                name="agent_turns_state_check",
+            ),
         ),
         migrations.AddIndex(
-            model_name='toolcall',
-            index=models.Index(fields=['tenant', '-started_at', '-id'], name='agent_tool_calls_newest_idx'),
+            model_name="toolcall",
+            index=models.Index(fields=["tenant", "-started_at", "-id"], name="agent_tool_calls_newest_idx"),
         ),
         migrations.AddIndex(
-            model_name='toolcall',
-            index=models.Index(fields=['tenant', 'tool_name', '-started_at', '-id'], name='agent_tool_calls_tool_idx'),
+            model_name="toolcall",
+            index=models.Index(fields=["tenant", "tool_name", "-started_at", "-id"], name="agent_tool_calls_tool_idx"),
         ),
         migrations.AddIndex(
-            model_name='toolcall',
-            index=models.Index(fields=['tenant', 'conversation_id', '-started_at'], name='agent_tool_calls_conv_idx'),
+            model_name="toolcall",
+            index=models.Index(fields=["tenant", "conversation_id", "-started_at"], name="agent_tool_calls_conv_idx"),
         ),
         migrations.AddIndex(
-            model_name='toolcall',
-            index=models.Index(condition=models.Q(('is_error', True)), fields=['tenant', '-started_at', '-id'], name='agent_tool_calls_error_idx'),
+            model_name="toolcall",
+            index=models.Index(
+                condition=models.Q(("is_error", True)),
+                fields=["tenant", "-started_at", "-id"],
+                name="agent_tool_calls_error_idx",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolcall',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='agent_tool_calls_tenant_id_key'),
+            model_name="toolcall",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="agent_tool_calls_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='toolcall',
-            constraint=models.UniqueConstraint(fields=('tenant', 'source', 'external_id'), name='agent_tool_calls_external_id_key'),
+            model_name="toolcall",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "source", "external_id"), name="agent_tool_calls_external_id_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolcall',
-            constraint=models.UniqueConstraint(fields=('tenant', 'turn', 'cycle', 'index'), name='agent_tool_calls_place_key'),
+            model_name="toolcall",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "turn", "cycle", "index"), name="agent_tool_calls_place_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='toolcall',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['streaming', 'pending', 'running', 'result', 'error', 'unknown'])), name='agent_tool_calls_state_check'),
+            model_name="toolcall",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["streaming", "pending", "running", "result", "error", "unknown"])),
+                name="agent_tool_calls_state_check",
+            ),
         ),
         migrations.AddIndex(
-            model_name='review',
-            index=models.Index(fields=['tenant', 'call'], name='agent_tool_call_reviews_call'),
+            model_name="review",
+            index=models.Index(fields=["tenant", "call"], name="agent_tool_call_reviews_call"),
         ),
         migrations.AddIndex(
-            model_name='review',
-            index=models.Index(fields=['tenant', 'label', '-started_at', '-id'], name='agent_tool_call_reviews_label'),
+            model_name="review",
+            index=models.Index(fields=["tenant", "label", "-started_at", "-id"], name="agent_tool_call_reviews_label"),
         ),
         migrations.AddConstraint(
-            model_name='review',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='agent_tool_call_reviews_tenant_id_key'),
+            model_name="review",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="agent_tool_call_reviews_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='review',
-            constraint=models.UniqueConstraint(fields=('tenant', 'turn', 'cycle', 'call'), name='agent_tool_call_reviews_item_key', nulls_distinct=False),
+            model_name="review",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "turn", "cycle", "call"),
+                name="agent_tool_call_reviews_item_key",
+                nulls_distinct=False,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='review',
-            constraint=models.CheckConstraint(condition=models.Q(('label__in', ['good_reply', 'wrong_tool', 'missing_tool', 'bad_args', 'other'])), name='agent_tool_call_reviews_label_check'),
+            model_name="review",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("label__in", ["good_reply", "wrong_tool", "missing_tool", "bad_args", "other"])),
+                name="agent_tool_call_reviews_label_check",
+            ),
         ),
         migrations.AddIndex(
-            model_name='feedbackevent',
-            index=models.Index(fields=['tenant', 'reviewer', '-id'], name='agent_tool_call_events_mine'),
+            model_name="feedbackevent",
+            index=models.Index(fields=["tenant", "reviewer", "-id"], name="agent_tool_call_events_mine"),
         ),
         migrations.AddConstraint(
-            model_name='feedbackevent',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='agent_tool_call_feedback_events_tenant_id_key'),
+            model_name="feedbackevent",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "id"), name="agent_tool_call_feedback_events_tenant_id_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='feedbackevent',
-            constraint=models.UniqueConstraint(fields=('tenant', 'turn', 'cycle', 'call', 'version'), name='agent_tool_call_feedback_events_version_key', nulls_distinct=False),
+            model_name="feedbackevent",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "turn", "cycle", "call", "version"),
+                name="agent_tool_call_feedback_events_version_key",
+                nulls_distinct=False,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='feedbackevent',
-            constraint=models.UniqueConstraint(fields=('tenant', 'nonce'), name='agent_tool_call_feedback_events_nonce_key'),
+            model_name="feedbackevent",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "nonce"), name="agent_tool_call_feedback_events_nonce_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='feedbackevent',
-            constraint=models.CheckConstraint(condition=models.Q(('label__in', ['good_reply', 'wrong_tool', 'missing_tool', 'bad_args', 'other'])), name='agent_tool_call_feedback_events_label_check'),
+            model_name="feedbackevent",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("label__in", ["good_reply", "wrong_tool", "missing_tool", "bad_args", "other"])),
+                name="agent_tool_call_feedback_events_label_check",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='feedbackevent',
-            constraint=models.CheckConstraint(condition=models.Q(('action__in', ['label', 'undo'])), name='agent_tool_call_feedback_events_action_check'),
+            model_name="feedbackevent",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("action__in", ["label", "undo"])),
+                name="agent_tool_call_feedback_events_action_check",
+            ),
         ),
         migrations.AddIndex(
-            model_name='feedback',
-            index=models.Index(fields=['tenant', 'call'], name='agent_tool_call_feedback_call'),
+            model_name="feedback",
+            index=models.Index(fields=["tenant", "call"], name="agent_tool_call_feedback_call"),
         ),
         migrations.AddIndex(
-            model_name='feedback',
-            index=models.Index(fields=['tenant', '-updated_at', '-id'], name='agent_tool_call_feedback_new'),
+            model_name="feedback",
+            index=models.Index(fields=["tenant", "-updated_at", "-id"], name="agent_tool_call_feedback_new"),
         ),
         migrations.AddConstraint(
-            model_name='feedback',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='agent_tool_call_feedback_tenant_id_key'),
+            model_name="feedback",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="agent_tool_call_feedback_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='feedback',
-            constraint=models.UniqueConstraint(fields=('tenant', 'turn', 'cycle', 'call', 'reviewer'), name='agent_tool_call_feedback_reviewer_key', nulls_distinct=False),
+            model_name="feedback",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "turn", "cycle", "call", "reviewer"),
+                name="agent_tool_call_feedback_reviewer_key",
+                nulls_distinct=False,
+            ),
         ),
         migrations.AddConstraint(
-            model_name='feedback',
-            constraint=models.CheckConstraint(condition=models.Q(('label__in', ['good_reply', 'wrong_tool', 'missing_tool', 'bad_args', 'other'])), name='agent_tool_call_feedback_label_check'),
+            model_name="feedback",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("label__in", ["good_reply", "wrong_tool", "missing_tool", "bad_args", "other"])),
+                name="agent_tool_call_feedback_label_check",
+            ),
         ),
     ]

@@ -20,7 +20,7 @@ class TenantRequest(HttpRequest):
 
     tenant: Tenant
     membership: Membership
-    user: User  # type: ignore[assignment]
+    user: User
     htmx: HtmxDetails
 
 

@@ -25,7 +25,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 def _note_signin(user: User, how: str) -> None:
     """Each tenant of the user sees the sign-in in its own audit log."""
     for membership in access.memberships_of(user):
-        with tenant_scope(membership.tenant_id):
+        with tenant_scope(membership.tenant):
             audit.record("member.signed_in", object_type="user", object_id=user.pk, actor=user, detail={"how": how})
 
 
@@ -33,7 +33,7 @@ class SignInForm(AuthenticationForm):
     """E-mail and password."""
 
     username = forms.EmailField(label="E-mail", widget=forms.EmailInput(attrs={"autofocus": True}))
-    error_messages = {  # noqa: RUF012  (Django's own way to say it)
+    error_messages = {
         "invalid_login": "This e-mail address and password do not go together. Both are needed as you set them; the "
         "password is case-sensitive.",
         "inactive": "This account is switched off.",
@@ -50,8 +50,8 @@ class SignIn(LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
-        _note_signin(cast(User, form.get_user()), "password")
-        return cast(HttpResponse, response)
+        _note_signin(form.get_user(), "password")
+        return response
 
 
 signin = SignIn.as_view()

@@ -8,7 +8,7 @@ from tenants.scope import tenant_scope
 
 class TenantManager(models.Manager["Tenant"]):
     def create_tenant(self, *, slug: str, name: str, is_demo: bool = False) -> "Tenant":
-        """A new organisation. Its id is drawn first, since row security lets a tenant be written in its own scope only."""
+        """A new organisation. Its id is drawn first: row security lets a tenant be written in its own scope only."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT nextval(pg_get_serial_sequence('tenants', 'id'))")
             tenant_id = int(cursor.fetchone()[0])

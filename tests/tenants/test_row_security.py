@@ -78,7 +78,8 @@ def test_row_security_is_on_and_forced_with_both_checks_everywhere(db):
         assert enabled, table
         assert forced, table
         policies = rows(
-            "SELECT polname, polqual IS NOT NULL, polwithcheck IS NOT NULL, polcmd FROM pg_policy WHERE polrelid = %s::regclass",
+            "SELECT polname, polqual IS NOT NULL, polwithcheck IS NOT NULL, polcmd FROM pg_policy "
+            "WHERE polrelid = %s::regclass",
             [table],
         )
         writing = [policy for policy in policies if policy[3] == "*"]
@@ -105,7 +106,8 @@ def test_without_a_scope_managers_raise_and_raw_sql_sees_nothing(two):
         assert b"".join(copy) == b""
     with pytest.raises(ProgrammingError, match="row-level security"):
         rows(
-            "INSERT INTO memberships (tenant_id, user_id, role, created_at) SELECT %s, id, 'admin', now() FROM users RETURNING id",
+            "INSERT INTO memberships (tenant_id, user_id, role, created_at) "
+            "SELECT %s, id, 'admin', now() FROM users RETURNING id",
             [two[0].pk],
         )
 
@@ -215,7 +217,7 @@ def test_no_key_lets_a_child_point_at_another_tenants_parent(two):
             admin.execute("SET LOCAL session_replication_role = replica")  # parents need no parents of their own here
             parent_id = _bare_row(admin, parent, beta.pk)
             admin.execute("SET LOCAL session_replication_role = origin")
-            with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            with pytest.raises(psycopg.errors.ForeignKeyViolation):  # noqa: PT012  (deferred: it shows at the end)
                 _bare_row(admin, child, alpha.pk, **{column: parent_id})
                 admin.execute("SET CONSTRAINTS ALL IMMEDIATE")
             admin.execute("ROLLBACK")
@@ -239,7 +241,8 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
     ).fetchall()
     fill = {
         "bigint": 900_001, "smallint": 1, "integer": 1, "boolean": False, "bytea": b"x",
-        "text": "x", "character varying": "x", "timestamp with time zone": "2026-01-01T00:00Z", "ARRAY": [], "jsonb": "{}",
+        "text": "x", "character varying": "x", "timestamp with time zone": "2026-01-01T00:00Z", "ARRAY": [],
+        "jsonb": "{}",
     }  # fmt: skip
     checked = {"state": {"agent_turns": "done", "agent_tool_calls": "result"}.get(table, "done"), "label": "other",
                "action": "label", "role": "viewer"}  # fmt: skip
@@ -301,11 +304,12 @@ def test_the_lookup_functions_return_ids_and_belong_to_a_role_that_cannot_sign_i
     }  # fmt: skip
     for name, role, can_login, bypasses, result, config in functions:
         assert role == f"{environment.PREFIX}lookup", name
-        assert not can_login and not bypasses, name
+        assert not can_login, name
+        assert not bypasses, name
         assert set(result.replace("TABLE(", "").replace(")", "").replace(",", "").split()) <= {
             "bigint", "tenant_id", "membership_id", "invitation_id", "token_id",
         }, name  # fmt: skip
-        assert config and config[0].startswith("search_path="), name
+        assert [setting.partition("=")[0] for setting in config] == ["search_path"], name
 
 
 def test_a_data_migration_reaches_the_rows_of_every_tenant(two):

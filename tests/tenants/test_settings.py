@@ -53,7 +53,7 @@ def test_a_secret_may_come_from_a_file(tmp_path):
 
 
 def test_commands_that_need_no_database_start_with_nothing_set():
-    bare = {"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "quality.settings", "STATE_DIR": os.environ["STATE_DIR"]}
+    bare = {name: os.environ[name] for name in ("PATH", "STATE_DIR")} | {"DJANGO_SETTINGS_MODULE": "quality.settings"}
     done = subprocess.run(
         [sys.executable, "manage.py", "makemigrations", "--check", "--dry-run"],
         env=bare,
