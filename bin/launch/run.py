@@ -1,0 +1,165 @@
+"""`make run`: everything on one machine, ended by Ctrl-C."""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from launch.errors import LaunchError
+from launch.household import Household, Step, Stopped
+from launch.ports import DEFAULT_PORT, choose_port
+from launch.postgres import EmbeddedPostgres
+from launch.prepare import Site, base_environment, collect_static, migrate, prepare_embedded
+from launch.redis import SERVERS, find_server, start_redis
+from launch.state import State
+
+DEFAULT_HOST = "127.0.0.1"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+WEB_PATIENCE_S = 60
+WORKER_STOP = ((signal.SIGTERM, 15.0), (signal.SIGQUIT, 3.0))  # Celery's "warm", then "cold" shutdown
+ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104
+
+
+def tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="bin/run", description="Start Quality Lab; Ctrl-C ends it.")
+    parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, help="port to listen on (default: 8787, or the next free one)")
+    options = parser.parse_args(arguments)
+    root = Path(__file__).resolve().parents[2]
+    try:
+        state = State(Path(os.environ.get("STATE_DIR") or root / ".state"))
+        with state.lock(), Household(tell) as household:
+            try:
+                serve(root, state, household, options.host, options.port)
+            except Stopped:
+                tell("Stopping")
+    except LaunchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def serve(root: Path, state: State, household: Household, host: str, wanted_port: int | None) -> None:
+    """Start all in order, tell the address, and stay."""
+    begun = time.monotonic()
+    port = choose_port(host, wanted_port)
+    env = base_environment(state)
+    if host not in LOOPBACK:
+        env.setdefault("ALLOWED_HOSTS", ",".join((*LOOPBACK, *names_of(host))))
+    site = Site(root, state, env)
+    static = collect_static(site, household)
+    env |= database(site, household)
+    env |= broker(site, household)
+    if static:
+        static.output()
+    start_services(site, household, host, port)
+    link = site.manage(household, "signin_link")
+    health = f"http://{'127.0.0.1' if host in ANY_ADDRESS else bracketed(host)}:{port}/healthz"
+    household.wait_for(lambda: answers(health), WEB_PATIENCE_S, f"{health} did not answer")
+    announce(site, f"http://{bracketed(names_of(host)[-1])}:{port}", link)
+    if wanted_port is None and port != DEFAULT_PORT:
+        tell(f"Port {DEFAULT_PORT} was taken, so this is {port}.")
+    tell(f"Ready in {time.monotonic() - begun:.1f} s. Ctrl-C stops everything.")
+    household.watch()
+
+
+def database(site: Site, household: Household) -> dict[str, str]:
+    """The database named by DATABASE_URL, or our own server; ready to serve."""
+    if site.env.get("DATABASE_URL"):
+        tell("Using the database of DATABASE_URL")
+        if site.env.get("DATABASE_OWNER_URL"):
+            migrate(site, household, {})
+        return {}
+    tell("Starting PostgreSQL")
+    server = EmbeddedPostgres.kept(site.state)
+    household.at_end(server.stop)
+    admin_url, child = server.start()
+    household.heed(child)
+    return prepare_embedded(site, household, server, admin_url)
+
+
+def broker(site: Site, household: Household) -> dict[str, str]:
+    """Celery's broker: REDIS_URL, a server found on PATH, or (with no variable) files in the state folder."""
+    if site.env.get("REDIS_URL"):
+        return {}
+    program = find_server()
+    if program is None:
+        tell(f"No {' or '.join(SERVERS)} on PATH: jobs travel through files, which is fine on one machine")
+        return {}
+    tell(f"Starting {Path(program).name}")
+    child, url = start_redis(program, site.state.new_log("redis"))
+    household.adopt(child)
+    return {"REDIS_URL": url}
+
+
+def start_services(site: Site, household: Household, host: str, port: int) -> None:
+    """Beat, worker and web, in this order, for they end in the other one."""
+    celery = [sys.executable, "-m", "celery", "-A", "quality.celery:app"]
+    state, python = site.state, [sys.executable, "-m"]
+    commands = {
+        "beat": [*celery, "beat", "--loglevel=INFO", f"--schedule={state.folder / 'beat-schedule'}"],
+        "worker": [
+            *(*celery, "worker", "--loglevel=INFO", "--pool=threads", "--concurrency=4"),
+            *(
+                "--without-mingle",
+                "--without-gossip",
+                "--without-heartbeat",
+            ),  # they talk to other workers: there are none
+        ],
+        "web": [
+            *(*python, "granian", "--interface=asgi", f"--host={host}", f"--port={port}", "--workers=1"),
+            *("--workers-kill-timeout=5", "--no-access-log", "quality.asgi:application"),
+        ],
+    }
+    for name, command in commands.items():
+        stop = WORKER_STOP if name == "worker" else ((signal.SIGTERM, 8.0),)
+        log = state.new_log(name)
+        household.start(name, command, log=log, env=site.env, cwd=site.root, stop_signals=stop)
+
+
+def announce(site: Site, address: str, link: Step) -> None:
+    """Tell where to go. Only a database of one's own may lack the demo's admin."""
+    try:
+        path = next(line for line in link.output().splitlines() if line.startswith("/"))
+        way_in = f"{address}{path}   (works once)"
+    except LaunchError:
+        if "DATABASE_OWNER_URL" in site.env and "DATABASE_URL" not in os.environ:
+            raise
+        way_in = f"{address}/ with your account; `manage.py signin_link --email …` prints a link that works once"
+    tell(f"\n  Quality Lab  {address}\n  Sign in      {way_in}\n  Logs         {site.state.logs}\n")
+
+
+def answers(url: str) -> bool:
+    """Does the web process say that it is well?"""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310  (our own address)
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def names_of(host: str) -> list[str]:
+    """What a browser may call this machine when we listen on `host`; the last one is good to print."""
+    if host not in ANY_ADDRESS:
+        return [host]
+    names = [socket.gethostname(), socket.getfqdn()]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it asks the routing table which address would be ours
+            names.append(str(probe.getsockname()[0]))
+        except OSError:
+            names.append("127.0.0.1")
+    return list(dict.fromkeys(names))
+
+
+def bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
