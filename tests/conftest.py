@@ -103,6 +103,14 @@ def db(django_db_setup: None, django_db_blocker: pytest.FixtureRequest) -> Itera
         _empty_tables()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def plain_static_files() -> None:
+    """Pages under the test client name their files plainly; what is served for real is collected (tests/service.py)."""
+    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = settings.STORAGES | {"staticfiles": plain}
+
+
 @pytest.fixture
 def transactional_db(db: None) -> None:
     """pytest-django's name for what every test here has."""
