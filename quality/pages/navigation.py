@@ -1,0 +1,53 @@
+"""The pages of a tenant, as the frame lists them."""
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from tenants.models import Membership, Role
+
+
+@dataclass(frozen=True)
+class Place:
+    """A page in the navigation: URL name, word, key, and the role it needs."""
+
+    name: str
+    label: str
+    key: str
+    role: Role = Role.VIEWER
+
+
+@dataclass(frozen=True)
+class Entry:
+    label: str
+    key: str
+    url: str
+    is_current: bool
+
+
+GROUPS: list[list[Place]] = [
+    [
+        Place("member-list", "Members", "g m"),
+        Place("token-list", "API tokens", "g k", Role.ADMIN),
+    ],
+]
+
+
+def entries(request: HttpRequest, membership: Membership) -> list[list[Entry]]:
+    """Groups of entries that this member may open. The one whose address begins the request's is current."""
+    slug = membership.tenant.slug
+    groups = []
+    for places in GROUPS:
+        group = []
+        for place in places:
+            if membership.may(place.role):
+                url = reverse(place.name, args=[slug])
+                group.append(Entry(place.label, place.key, url, is_current=_covers(url, request.path, slug)))
+        groups.append(group)
+    return groups
+
+
+def _covers(url: str, path: str, slug: str) -> bool:
+    overview = f"/t/{slug}/"
+    return path == url if url == overview else path.startswith(url)

@@ -1,0 +1,42 @@
+// Keys: an element with data-key="x" is pressed by x ("g c": g, then c). A field is focused, a link or button clicked.
+// Silent while typing and with a modifier; an open dialog hears only the keys of what is in it. Esc leaves a field.
+(() => {
+  let prefix = "";
+  let timer;
+
+  const typing = (target) => target.closest?.("input:not([type=checkbox], [type=radio], [type=file]), textarea, select, [contenteditable]");
+  const visible = (element) => element.checkVisibility?.() ?? element.offsetParent !== null;
+
+  const find = (key) => {
+    const scope = document.querySelector("dialog[open]") ?? document;
+    return [...scope.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].find((one) => visible(one) && !one.disabled);
+  };
+
+  const press = (element) => {
+    if (element.matches("input, textarea, select")) {
+      element.focus();
+      element.select?.();
+    } else {
+      element.click();
+    }
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
+    if (typing(event.target)) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    const key = prefix + event.key;
+    clearTimeout(timer);
+    prefix = "";
+    const element = find(key);
+    if (element) {
+      event.preventDefault();
+      if (!event.repeat) press(element);
+    } else if (key === "g") {
+      prefix = "g ";
+      timer = setTimeout(() => { prefix = ""; }, 1500);
+    }
+  });
+})();

@@ -1,0 +1,8 @@
+// Tells the server the browser's time zone, once and when it changes. The next page shows times in it.
+(() => {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const known = document.cookie.split("; ").find((part) => part.startsWith("tz="));
+  if (!zone || known === `tz=${zone}`) return;
+  document.cookie = `tz=${zone}; path=/; max-age=31536000; samesite=lax`;
+  for (const element of document.querySelectorAll(".zone")) element.textContent = `${zone} (from the next page on)`;
+})();
