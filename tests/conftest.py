@@ -116,13 +116,6 @@ def transactional_db(db: None) -> None:
     """pytest-django's name for what every test here has."""
 
 
-@pytest.fixture(autouse=True)
-def _static_files_need_no_collecting(settings: Any) -> None:
-    """Pages name their static files as they are; the hashed names of production come from `collectstatic`."""
-    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
-    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
-
-
 @pytest.fixture
 def tenant(db: None) -> Tenant:
     return Tenant.objects.create_tenant(slug="acme", name="Acme")

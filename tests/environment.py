@@ -6,7 +6,6 @@
 import hashlib
 import os
 import tempfile
-from pathlib import Path
 from urllib.parse import urlsplit
 
 ADMIN_URL = os.environ.get("TEST_DATABASE_ADMIN_URL", "")
@@ -38,4 +37,3 @@ os.environ.update(
 os.environ.pop("REDIS_URL", None)
 os.environ.pop("DEBUG", None)
 os.environ.pop("SECURE", None)
-Path(os.environ["STATE_DIR"], "static").mkdir()  # WhiteNoise warns where there is none
