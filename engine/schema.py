@@ -1,0 +1,136 @@
+"""Judging arguments by a tool's JSON Schema before anything runs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.validators import extend, validator_for
+from referencing import Registry as References
+from referencing.exceptions import Unresolvable
+
+from engine import patterns
+from engine.errors import ToolError
+from engine.text import truncate
+
+EMPTY: Mapping[str, Any] = {"type": "object", "properties": {}}
+REASON_LIMIT = 300  # characters; a reason quotes the value, and the value may be a megabyte
+
+_OPEN = ("patternProperties", "$ref", "$dynamicRef", "unevaluatedProperties")
+_COMPOSED = ("allOf", "anyOf", "oneOf")
+_BRANCHES = ("if", "then", "else")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with an argument: a JSON path (`$.days[0]`; `$` is the whole) and the reason in words."""
+
+    path: str
+    reason: str
+
+
+class ArgumentSchema:
+    """The `parameters` of one tool, checked and compiled. Raises `ToolError` if they are no usable schema."""
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        self.parameters = dict(parameters)
+        if reason := schema_fault(parameters):
+            raise ToolError(reason)
+        # An empty registry: a `$ref` to another document is never fetched.
+        self._validator = _bounded(validator_for(self.parameters, default=jsonschema.Draft202012Validator))(
+            self.parameters, registry=References()
+        )
+        self.declared = declared_names(self.parameters)
+
+    def fault(self, arguments: Any) -> Fault | None:
+        """The most telling fault of the arguments, or None. Never raises."""
+        if not isinstance(arguments, dict):
+            return Fault("$", "arguments must be a JSON object")
+        try:
+            error = best_match(self._validator.iter_errors(arguments))
+        except Unresolvable as exc:
+            return Fault("$", f"the schema refers to {exc.ref!r}, which it does not contain")
+        except patterns.PatternTimeout:
+            return Fault("$", "a pattern of the schema takes too long to check")
+        except (RecursionError, ArithmeticError, ValueError) as exc:
+            return Fault("$", f"cannot be checked against the schema ({type(exc).__name__})")
+        return error and Fault(error.json_path, truncate(error.message, REASON_LIMIT))
+
+    def known(self, arguments: Mapping[str, Any], also: frozenset[str] = frozenset()) -> dict[str, Any]:
+        """The arguments that the schema (or `also`) names: what a model adds of its own accord is not passed on."""
+        if self.declared is None:
+            return dict(arguments)
+        names = self.declared | also
+        return {name: value for name, value in arguments.items() if name in names}
+
+
+def schema_fault(parameters: Any) -> str | None:
+    """Why `parameters` cannot be the schema of a tool's arguments, or None."""
+    if not isinstance(parameters, Mapping):
+        return "must be a JSON Schema, an object"
+    if parameters.get("type", "object") != "object":
+        return 'must describe an object ("type": "object")'
+    schema = dict(parameters)
+    try:
+        validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(schema)
+    except SchemaError as exc:
+        return truncate(f"{exc.json_path}: {exc.message}", REASON_LIMIT)
+    except RecursionError:
+        return "is nested too deeply"
+    return _unsafe_part(schema)
+
+
+def declared_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
+    """The arguments that a schema names anywhere; None if it takes names that it does not list."""
+    if schema.get("additionalProperties") or any(schema.get(key) for key in _OPEN):
+        return None
+    names = frozenset(schema.get("properties", {}))
+    parts = [part for key in _COMPOSED for part in schema.get(key, [])] + [
+        schema[key] for key in _BRANCHES if key in schema
+    ]
+    for part in parts:
+        if isinstance(part, Mapping):
+            inner = declared_names(part)
+            if inner is None:
+                return None
+            names |= inner
+    return names
+
+
+def _unsafe_part(node: Any) -> str | None:
+    """A reference that leaves the schema, or a pattern that is no regular expression."""
+    if isinstance(node, list):
+        return next((reason for item in node if (reason := _unsafe_part(item))), None)
+    if not isinstance(node, Mapping):
+        return None
+    reference = node.get("$ref")
+    if isinstance(reference, str) and not reference.startswith("#"):
+        return f"$ref {reference[:100]!r} leaves the schema; only references within it (#/…) are followed"
+    expressions = [node["pattern"]] if isinstance(node.get("pattern"), str) else []
+    if isinstance(node.get("patternProperties"), Mapping):
+        expressions += node["patternProperties"]
+    for expression in expressions:
+        if reason := patterns.pattern_fault(expression):
+            return f"pattern {expression[:100]!r}: {reason}"
+    return next((reason for item in node.values() if (reason := _unsafe_part(item))), None)
+
+
+def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(instance, str) and not patterns.search(pattern, instance):
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, expressions: Mapping[str, Any], instance: Any, _schema: Any
+) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(instance, dict):
+        for pattern, subschema in expressions.items():
+            for key, value in instance.items():
+                if patterns.search(pattern, key):
+                    yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+
+def _bounded(validator_class: Any) -> Any:
+    """The validator with its two regular-expression keywords bounded in time."""
+    return extend(validator_class, {"pattern": _pattern, "patternProperties": _pattern_properties})  # type: ignore[no-untyped-call]
