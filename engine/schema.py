@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import jsonschema
@@ -56,6 +57,20 @@ class ArgumentSchema:
         except (RecursionError, ArithmeticError, ValueError) as exc:
             return Fault("$", f"cannot be checked against the schema ({type(exc).__name__})")
         return error and Fault(error.json_path, truncate(error.message, REASON_LIMIT))
+
+    def faults(self, arguments: Any, limit: int = 50) -> list[Fault]:
+        """All faults up to `limit`, in the schema's order, for a page that shows them. Never raises."""
+        found: list[Fault] = []
+        try:
+            for error in islice(self._validator.iter_errors(arguments), limit):
+                found.append(Fault(error.json_path, truncate(error.message, REASON_LIMIT)))  # noqa: PERF401 (kept on error)
+        except Unresolvable as exc:
+            found.append(Fault("$", f"the schema refers to {exc.ref!r}, which it does not contain"))
+        except patterns.PatternTimeout:
+            found.append(Fault("$", "a pattern of the schema takes too long to check"))
+        except (RecursionError, ArithmeticError, ValueError) as exc:
+            found.append(Fault("$", f"cannot be checked against the schema ({type(exc).__name__})"))
+        return found
 
     def known(self, arguments: Mapping[str, Any], also: frozenset[str] = frozenset()) -> dict[str, Any]:
         """The arguments that the schema (or `also`) names: what a model adds of its own accord is not passed on."""

@@ -1,0 +1,136 @@
+"""Showing what models, tools and people wrote: always inert, always as it is.
+
+Data reaches HTML through `format_html` and autoescaping alone; nothing here marks data as safe.
+"""
+
+import datetime as dt
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from engine.visible import segments
+from quality.models import Label
+from quality.review import jsonview
+
+register = template.Library()
+OPEN_DEPTH = 2
+
+
+def _inert(text: str) -> SafeString:
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (format_html('<span class="hidden-char" title="{}">{}</span>', mark, shown) if mark else shown,)
+            for shown, mark in segments(text)
+        ),
+    )
+
+
+@register.filter
+def inert(value: Any) -> SafeString:
+    """Text of others, hidden characters shown as marks, isolated from the direction of the text around it."""
+    return format_html("<bdi>{}</bdi>", _inert("" if value is None else str(value)))
+
+
+@register.filter
+def preview(args: str | None) -> SafeString:
+    """One line of up to four `key: value` pairs of arguments (JSON text, may be cut)."""
+    pairs = jsonview.preview(args)
+    return format_html_join(
+        " ",
+        '<span class="pair">{}<bdi>{}</bdi></span>',
+        ((format_html("<b><bdi>{}</bdi></b> ", _inert(key)) if key else "", _inert(value)) for key, value in pairs),
+    )
+
+
+@register.simple_tag
+def json_tree(node: jsonview.Node) -> SafeString:
+    """A value as nested lists; containers past the second level are folded."""
+    return _tree(node, 0)
+
+
+def _tree(node: jsonview.Node, depth: int) -> SafeString:
+    if node.is_container:
+        return _container(node, depth)
+    if node.kind != "string":
+        return format_html('<span class="json-{}">{}</span>', node.kind, _inert(node.text))
+    more = format_html(' <span class="cut">… {} more characters</span>', f"{node.hidden:,}") if node.hidden else ""
+    return format_html('<span class="json-string" dir="auto">{}</span>{}', _inert(node.text), more)
+
+
+def _container(node: jsonview.Node, depth: int) -> SafeString:
+    is_object = node.kind == "object"
+    if not node.size:
+        return format_html('<span class="json-literal">{}</span>', "{ }" if is_object else "[ ]")
+    items = format_html_join(
+        "",
+        '<li><span class="json-key"><bdi>{}</bdi></span> {}</li>',
+        ((_inert(key), _tree(child, depth + 1)) for key, child in node.children),
+    )
+    more = format_html('<li class="cut">… {} more</li>', f"{node.hidden:,}") if node.hidden else ""
+    listed = format_html('<ul class="json">{}{}</ul>', items, more)
+    if depth < OPEN_DEPTH and node.size <= 20:
+        return listed
+    noun = "member" if is_object else "item"
+    count = f"{node.size:,} {noun}{'' if node.size == 1 else 's'}"
+    return format_html('<details class="json-fold"><summary>{}</summary>{}</details>', count, listed)
+
+
+@register.filter
+def label_name(value: str | None) -> str:
+    """`wrong_tool` → Wrong tool."""
+    return str(Label(value).label) if value in Label.values else (value or "Unlabelled")
+
+
+@register.filter
+def duration(ms: int | None) -> str:
+    """Milliseconds in the unit a person would use."""
+    if ms is None:
+        return ""
+    if ms < 1_000:
+        return f"{ms} ms"
+    seconds = ms / 1_000
+    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+@register.filter
+def size(count: int | None) -> str:
+    """Bytes in the unit a person would use; the exact number belongs beside it where it matters."""
+    value = float(count or 0)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.2f} GiB"
+
+
+@register.filter
+def share(part: int, whole: int) -> str:
+    """`3|share:8` → 38 %; a dash where there is nothing to share."""
+    if not whole:
+        return "–"
+    percent = 100 * part / whole
+    return f"{percent:.1f} %" if 0 < percent < 10 or 99 < percent < 100 else f"{percent:.0f} %"
+
+
+@register.simple_tag
+def moment(value: dt.datetime | None, recorded: bool = True) -> SafeString:
+    """A time in the viewer's zone, the exact one with its zone on hover; told where the source gave none."""
+    if value is None:
+        return format_html('<span class="muted">–</span>')
+    local = timezone.localtime(value)
+    if not recorded:
+        return format_html('<span class="muted" title="The source gave no time.">no time</span>')
+    year = "%d %b %Y" if local.year != timezone.localtime().year else "%d %b"
+    shown = local.strftime(f"{year} %H:%M:%S").lstrip("0")
+    return format_html(
+        '<time datetime="{}" title="{} ({})">{}</time>',
+        value.isoformat(),
+        local.strftime("%Y-%m-%d %H:%M:%S %z"),
+        timezone.get_current_timezone_name(),
+        shown,
+    )
