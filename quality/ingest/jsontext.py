@@ -6,8 +6,8 @@ and position never depend on one Python version's wording.
 
 Refused, by code: `invalid_utf8`, `malformed_json` (also a byte order mark), `non_finite_number` (NaN, Infinity),
 `number_out_of_range` (over- or underflows a double, or more than 308 digits before or after the point),
-`duplicate_key` (compared after unescaping), `key_too_long` (over 1,024 characters), `too_deep` (more than 100 containers
-in a field of a record), `too_large` (over 5 MiB).
+`duplicate_key` (compared after unescaping), `key_too_long` (over 1,024 characters), `too_deep` (more than 100
+containers in a field of a record), `too_large` (over 5 MiB).
 
 Kept: NUL and lone surrogates, as the escapes `\\u0000` and `\\ud800` by which JSON text writes them. That is the
 reversible form in which evidence holds them. `storable` makes the copy for plain text columns; that one is for show.
@@ -17,8 +17,9 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ import msgspec
 from quality.ingest import jsonfault
 from quality.ingest.jsonfault import ITEM_DEPTH, MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_KEY_CHARS, JsonError
 
-__all__ = ["ITEM_DEPTH", "MAX_BYTES", "MAX_DEPTH", "JsonError", "Node", "dump", "escape_surrogates", "parse", "storable"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonError", "Node", "dump", "escape_surrogates", "parse", "storable"]
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -68,10 +69,15 @@ def _constant(text: str) -> None:
     raise _Refused
 
 
+def _scanner(**hooks: Any) -> Callable[[str, int], tuple[Any, int]]:
+    """Reads one value of a text from a position: (value, end). Raises ValueError, StopIteration, RecursionError."""
+    return json.JSONDecoder(**hooks).scan_once  # type: ignore[attr-defined]  # typeshed leaves it out
+
+
 _numbers: dict[str, Any] = {"parse_int": _integer, "parse_float": _number, "parse_constant": _constant}
-_scan = json.JSONDecoder(object_pairs_hook=_object, **_numbers).scan_once
-_scan_repeating = json.JSONDecoder(**_numbers).scan_once  # a repeated key is no fault here: the last one wins
-_scan_checked = json.JSONDecoder().scan_once
+_scan = _scanner(object_pairs_hook=_object, **_numbers)
+_scan_repeating = _scanner(**_numbers)  # a repeated key is no fault here: the last one wins
+_scan_checked = _scanner()
 _split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -137,7 +143,7 @@ def _slow_pieces(text: str, *, is_object: bool) -> Iterator[tuple[str, bytes]]:
     while text[position] not in "]}":
         key = ""
         if is_object:
-            key, position = json.decoder.scanstring(text, position + 1, True)
+            key, position = scanstring(text, position + 1, True)
             position = skip(skip(position) + 1)
         _, end = _scan_checked(text, position)
         yield key, text[position:end].encode()
