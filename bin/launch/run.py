@@ -22,6 +22,7 @@ DEFAULT_HOST = "127.0.0.1"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 WEB_PATIENCE_S = 60
 WORKER_STOP = ((signal.SIGTERM, 15.0), (signal.SIGQUIT, 3.0))  # Celery's "warm", then "cold" shutdown
+OTHER_STOP = ((signal.SIGTERM, 8.0),)
 ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104
 
 
@@ -103,27 +104,24 @@ def broker(site: Site, household: Household) -> dict[str, str]:
 
 def start_services(site: Site, household: Household, host: str, port: int) -> None:
     """Beat, worker and web, in this order, for they end in the other one."""
-    celery = [sys.executable, "-m", "celery", "-A", "quality.celery:app"]
-    state, python = site.state, [sys.executable, "-m"]
+    module = [sys.executable, "-m"]
+    celery = [*module, "celery", "-A", "quality.celery:app"]
+    talk = ["--without-mingle", "--without-gossip", "--without-heartbeat"]  # to other workers: there are none
+    web = ["granian", "--interface=asginl", f"--host={host}", f"--port={port}", "--workers=1", "--no-access-log"]
     commands = {
-        "beat": [*celery, "beat", "--loglevel=INFO", f"--schedule={state.folder / 'beat-schedule'}"],
-        "worker": [
-            *(*celery, "worker", "--loglevel=INFO", "--pool=threads", "--concurrency=4"),
-            *(
-                "--without-mingle",
-                "--without-gossip",
-                "--without-heartbeat",
-            ),  # they talk to other workers: there are none
-        ],
-        "web": [
-            *(*python, "granian", "--interface=asgi", f"--host={host}", f"--port={port}", "--workers=1"),
-            *("--workers-kill-timeout=5", "--no-access-log", "quality.asgi:application"),
-        ],
+        "beat": [*celery, "beat", "--loglevel=INFO", f"--schedule={site.state.folder / 'beat-schedule'}"],
+        "worker": [*celery, "worker", "--loglevel=INFO", "--pool=threads", "--concurrency=4", *talk],
+        "web": [*module, *web, "--workers-kill-timeout=5", "quality.asgi:application"],
     }
     for name, command in commands.items():
-        stop = WORKER_STOP if name == "worker" else ((signal.SIGTERM, 8.0),)
-        log = state.new_log(name)
-        household.start(name, command, log=log, env=site.env, cwd=site.root, stop_signals=stop)
+        household.start(
+            name,
+            command,
+            log=site.state.new_log(name),
+            env=site.env,
+            cwd=site.root,
+            stop_signals=WORKER_STOP if name == "worker" else OTHER_STOP,
+        )
 
 
 def announce(site: Site, address: str, link: Step) -> None:
