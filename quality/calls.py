@@ -1,0 +1,237 @@
+"""Finding tool calls: the filter, the pages of a list, the capped count. Pages and API share it.
+
+Lists never read evidence: rows carry a preview of the arguments and the label, nothing else that can grow. All
+functions need an open tenant scope.
+"""
+
+import base64
+import binascii
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Left
+
+from quality.models import Review, ToolCall
+from tenants.scope import current_tenant_id
+
+PAGE_SIZE = 50
+MAX_PAGE_SIZE = 200
+COUNT_CAP = 10_000
+PREVIEW_CHARS = 200
+UNLABELLED = "none"
+
+
+class BadCursor(ValueError):
+    """A cursor that we did not make, or that a version before us made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFilter:
+    """What a list is narrowed to; empty fields narrow nothing. Several tools or labels mean any of them.
+
+    `error` is yes, no, or none (no outcome was recorded); a label `none` is a call without one. `since` is included,
+    `until` is not.
+    """
+
+    conversation: str = ""
+    message: str = ""
+    outbound_message: str = ""
+    contact: str = ""
+    tools: tuple[str, ...] = ()
+    error: str = ""
+    source: str = ""
+    style: str = ""
+    model: str = ""
+    labels: tuple[str, ...] = ()
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+
+    def context(self) -> Q:
+        """The conditions that calls and turns have in common."""
+        columns = {
+            "conversation_id": self.conversation,
+            "outbound_message_id": self.outbound_message,
+            "contact_id": self.contact,
+            "source": self.source,
+            "style_id": self.style,
+            "model": self.model,
+            "message_id": self.message,
+            "started_at__gte": self.since,
+            "started_at__lt": self.until,
+        }
+        return Q(**{column: value for column, value in columns.items() if value})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """A place in a list that is sorted newest first."""
+
+    started_at: dt.datetime
+    id: int
+
+    def older(self) -> Q:
+        # The bound in front lets PostgreSQL start its index scan here; the bare OR would read all rows before it.
+        return Q(started_at__lte=self.started_at) & (Q(started_at__lt=self.started_at) | Q(id__lt=self.id))
+
+    def newer(self) -> Q:
+        return Q(started_at__gte=self.started_at) & (Q(started_at__gt=self.started_at) | Q(id__gt=self.id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cursor:
+    """Where a page begins, and in which direction it goes. Opaque outside: `str()` and `read()` are its two ends."""
+
+    position: Position
+    backwards: bool = False
+
+    def __str__(self) -> str:
+        direction = "p" if self.backwards else "n"
+        text = f"1{direction}{self.position.started_at.isoformat()}/{self.position.id}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str) -> "Cursor":
+        """The cursor spelled so; raises BadCursor."""
+        try:
+            plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+            moment, _, number = plain[2:].partition("/")
+            position = Position(started_at=dt.datetime.fromisoformat(moment), id=int(number))
+            if plain[:2] not in {"1n", "1p"} or position.started_at.tzinfo is None or not 0 <= position.id < 2**63:
+                raise BadCursor
+        except (ValueError, binascii.Error) as error:
+            raise BadCursor("This cursor is not one of ours. Start again without it.") from error
+        return cls(position=position, backwards=plain[1] == "p")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallRow:
+    """One line of a list."""
+
+    id: int
+    turn_id: int
+    cycle: int
+    index: int
+    tool_name: str
+    args_preview: str | None
+    is_error: bool | None
+    state: str
+    started_at: dt.datetime
+    time_recorded: bool
+    duration_ms: int | None
+    source: str
+    conversation_id: str
+    contact_id: str
+    message_id: str
+    outbound_message_id: str
+    model: str
+    style_id: str
+    label: str | None = None
+    num_labels: int = 0
+
+
+_COLUMNS = [name for name in CallRow.__dataclass_fields__ if name not in {"args_preview", "label", "num_labels"}]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallPage:
+    """Rows newest first, and the cursors of the pages around them (None: there is none)."""
+
+    rows: list[CallRow]
+    next: str | None
+    previous: str | None
+
+
+def matching(wanted: CallFilter) -> QuerySet[ToolCall]:
+    """The calls that a filter lets through, in no order yet."""
+    calls = ToolCall.objects.filter(wanted.context())
+    if wanted.tools:
+        calls = calls.filter(tool_name__in=wanted.tools)
+    if wanted.error:
+        calls = calls.filter(is_error={"yes": True, "no": False, "none": None}[wanted.error])
+    if wanted.labels:
+        calls = calls.filter(labelled_as(wanted.labels, call_id=OuterRef("pk")))
+    return calls
+
+
+def labelled_as(labels: Iterable[str], **item: Any) -> Q:
+    """Has the item one of these labels (`none`: no label at all)? `item` ties the review to the outer row."""
+    reviews = Review.objects.filter(**item, label__isnull=False).order_by()
+    given = [label for label in labels if label != UNLABELLED]
+    condition = Q(Exists(reviews.filter(label__in=given))) if given else Q()
+    if UNLABELLED in labels:
+        condition |= Q(~Exists(reviews))
+    return condition
+
+
+def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = PAGE_SIZE) -> CallPage:
+    """One page of calls, newest first. Two queries, whatever the size."""
+    calls = matching(wanted)
+    backwards = cursor is not None and cursor.backwards
+    if cursor:
+        calls = calls.filter(cursor.position.newer() if backwards else cursor.position.older())
+    order = ("started_at", "id") if backwards else ("-started_at", "-id")
+    rows = list(calls.order_by(*order).values(*_COLUMNS, args_preview=Left("args", PREVIEW_CHARS))[: page_size + 1])
+    more = len(rows) > page_size
+    rows = rows[:page_size]
+    if backwards:
+        rows.reverse()
+    return CallPage(
+        rows=_with_labels(rows),
+        next=_cursor(rows[-1:], backwards=False) if more or backwards else None,
+        previous=_cursor(rows[:1], backwards=True) if (more if backwards else cursor) else None,
+    )
+
+
+def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
+    return next(
+        (
+            str(Cursor(position=Position(started_at=row["started_at"], id=row["id"]), backwards=backwards))
+            for row in edge
+        ),
+        None,
+    )
+
+
+def _with_labels(rows: list[dict[str, Any]]) -> list[CallRow]:
+    reviews = Review.objects.filter(call_id__in=[row["id"] for row in rows])
+    labels = {
+        call_id: (label, count) for call_id, label, count in reviews.values_list("call_id", "label", "num_labels")
+    }
+    found = []
+    for row in rows:
+        label, num_labels = labels.get(row["id"], (None, 0))
+        found.append(CallRow(**row, label=label, num_labels=num_labels))
+    return found
+
+
+def count(wanted: CallFilter) -> int:
+    """How many calls match; COUNT_CAP + 1 stands for "more than COUNT_CAP". An exact total would read them all."""
+    return matching(wanted).order_by().values("pk")[: COUNT_CAP + 1].count()
+
+
+def tool_names() -> list[str]:
+    """Names of all tools that were ever called, by name."""
+    return _distinct("tool_name")
+
+
+def sources() -> list[str]:
+    """All sources that calls came from, by name."""
+    return _distinct("source")
+
+
+def _distinct(column: str) -> list[str]:
+    """Values of a column that follows the tenant in an index: one index probe a value, not a walk over all rows."""
+    table, name = connection.ops.quote_name(ToolCall._meta.db_table), connection.ops.quote_name(column)
+    step = f"SELECT min({name}) FROM {table} WHERE tenant_id = %(tenant)s"  # noqa: S608  (names of ours, no input)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH RECURSIVE seen(value) AS (({step}) UNION ALL "  # noqa: S608
+            f"SELECT ({step} AND {name} > seen.value) FROM seen WHERE seen.value IS NOT NULL) "
+            "SELECT value FROM seen WHERE value IS NOT NULL",
+            {"tenant": current_tenant_id()},
+        )
+        return [value for (value,) in cursor.fetchall()]

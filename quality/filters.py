@@ -1,0 +1,133 @@
+"""Filters as they stand in a query string, for pages and API alike.
+
+Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
+`source`, `style`, `model`, `label` (may repeat; `none` = without label), `from`, `to` (date, or date and time),
+`cursor`, `page_size`.
+"""
+
+import datetime as dt
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+
+from quality.calls import MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallFilter, Cursor
+from quality.models import Label
+
+MAX_LIMIT = 1_000_000_000
+_SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label"}
+
+
+class ListField(forms.Field):
+    """A parameter that may repeat."""
+
+    widget = forms.SelectMultiple
+
+    def clean(self, value: Any) -> tuple[str, ...]:
+        single = forms.CharField(max_length=200)
+        return tuple(dict.fromkeys(single.clean(item) for item in value or [] if item))
+
+
+class LabelsField(ListField):
+    def clean(self, value: Any) -> tuple[str, ...]:
+        labels = super().clean(value)
+        allowed = [*Label.values, UNLABELLED]
+        for label in labels:
+            if label not in allowed:
+                raise ValidationError(f"{label!r} is no label. Use one of {', '.join(allowed)}.", code="unknown_label")
+        return labels
+
+
+class MomentField(forms.CharField):
+    """A date, or a date and time, in ISO form. Without a zone it is in the viewer's (the API's is UTC).
+
+    `end=True`: a bare date means all of that day, so the moment is the next midnight.
+    """
+
+    def __init__(self, *, end: bool = False, **options: Any) -> None:
+        super().__init__(max_length=40, **options)
+        self.end = end
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value)
+        if not text:
+            return None
+        text = text.replace(" ", "+" if "T" in text else "T")  # an unescaped + arrives as a blank
+        try:
+            day = parse_date(text)
+            if day:
+                start = dt.datetime.combine(day + dt.timedelta(days=self.end), dt.time())
+                return timezone.make_aware(start)
+            moment = parse_datetime(text)
+            if moment is None:
+                raise ValueError
+            return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+        except (ValueError, OverflowError) as error:
+            raise ValidationError(
+                f"{value!r} is no time. Write 2026-03-01 or 2026-03-01T14:30:00Z.", code="invalid_time"
+            ) from error
+
+
+class QueryForm(forms.Form):
+    """A form over a query string whose fields are spelled as the parameters are."""
+
+    def add_prefix(self, field_name: str) -> str:
+        return _SPELLED.get(field_name, field_name)
+
+    def unknown(self) -> list[str]:
+        """Parameters that no field reads: most likely a slip, which would silently widen the list."""
+        known = {self.add_prefix(name) for name in self.fields}
+        return sorted(set(self.data) - known)
+
+    def faults(self) -> list[dict[str, str]]:
+        """Each error as `path`, `code`, `message`."""
+        return [
+            {"path": self.add_prefix(field), "code": error.code or "invalid", "message": " ".join(error.messages)}
+            for field, errors in self.errors.as_data().items()
+            for error in errors
+        ]
+
+
+class CallFilterForm(QueryForm):
+    conversation = forms.CharField(required=False, max_length=512)
+    message = forms.CharField(required=False, max_length=512)
+    outbound_message = forms.CharField(required=False, max_length=512)
+    contact = forms.CharField(required=False, max_length=512)
+    tools = ListField(required=False)
+    error = forms.ChoiceField(
+        required=False, choices=[("yes", "Failed"), ("no", "Worked"), ("none", "No outcome recorded")]
+    )
+    source = forms.CharField(required=False, max_length=200)
+    style = forms.CharField(required=False, max_length=200)
+    model = forms.CharField(required=False, max_length=200)
+    labels = LabelsField(required=False)
+    since = MomentField(required=False)
+    until = MomentField(required=False, end=True)
+
+    @property
+    def wanted(self) -> CallFilter:
+        """The filter; only of a valid form."""
+        fields = CallFilter.__dataclass_fields__
+        return CallFilter(**{name: value for name, value in self.cleaned_data.items() if name in fields})
+
+
+class CursorField(forms.CharField):
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
+        try:
+            return Cursor.read(text) if text else None
+        except BadCursor as error:
+            raise ValidationError(str(error), code="bad_cursor") from error
+
+
+class CallListForm(CallFilterForm):
+    """The filter with the place in the list."""
+
+    cursor = CursorField(required=False, max_length=200)
+    page_size = forms.IntegerField(required=False, min_value=1, max_value=MAX_PAGE_SIZE)
+
+    @property
+    def page_size_or_default(self) -> int:
+        return self.cleaned_data["page_size"] or PAGE_SIZE

@@ -1,0 +1,238 @@
+"""Giving and taking back labels. All functions need an open tenant scope.
+
+Each step of an item is an event that nothing changes afterwards; the reviewer's current label and the item's state are
+kept beside the events. A write says which version of the item its author saw: an older one is refused with what is
+there now (`StaleLabel`), unless it only repeats what the same reviewer did already.
+"""
+
+import datetime as dt
+import uuid
+from dataclasses import asdict, dataclass
+from typing import NoReturn
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from quality.ingest.jsontext import JsonError, parse, storable
+from quality.models import Feedback, FeedbackEvent, Label, Review
+from quality.review.items import Item
+from tenants import audit
+from tenants.models import ApiToken, User
+
+MAX_NOTE_CHARS = 10_000
+UNDO_LIFE = dt.timedelta(hours=24)
+Action = FeedbackEvent.Action
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a reviewer says: a label, a note, and the correction as JSON text."""
+
+    label: str
+    note: str = ""
+    correction: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a write came to. `created` is false if it repeated an earlier one, whose `event` this then is."""
+
+    event: FeedbackEvent
+    created: bool
+
+
+class StaleLabel(Exception):
+    """The item has changed since its author saw it: `current` labels at `version`, and what was `sent` (None: undo)."""
+
+    def __init__(self, *, item: Item, version: int, sent: Verdict | None) -> None:
+        super().__init__(f"The {item} was labelled meanwhile. Look at the labels there now, then send yours again.")
+        self.version = version
+        self.current = current_labels(item)
+        self.sent = sent
+
+
+class NothingToUndo(Exception):
+    """The reviewer has no event on the item, or it is too old to be taken back."""
+
+
+def current_labels(item: Item) -> list[Feedback]:
+    """The reviewers' current labels, newest first, with `reviewer` loaded."""
+    return list(Feedback.objects.filter(**item.key).select_related("reviewer").order_by("-version"))
+
+
+def version_of(item: Item) -> int:
+    """The item's version; 0 before its first label."""
+    return Review.objects.filter(**item.key).values_list("version", flat=True).first() or 0
+
+
+def history(item: Item) -> list[FeedbackEvent]:
+    """All that happened to an item, oldest first, with `reviewer` loaded."""
+    return list(FeedbackEvent.objects.filter(**item.key).select_related("reviewer").order_by("version"))
+
+
+def last_event_of(reviewer: User) -> FeedbackEvent | None:
+    """The label that this reviewer's `u` takes back: his newest that he did not take back or replace since."""
+    later = FeedbackEvent.objects.filter(
+        turn_id=OuterRef("turn_id"), cycle=OuterRef("cycle"), reviewer=reviewer, version__gt=OuterRef("version")
+    )
+    mine = FeedbackEvent.objects.filter(
+        reviewer=reviewer, action=Action.LABEL, created_at__gte=timezone.now() - UNDO_LIFE
+    ).order_by("-id")
+    on_calls = mine.filter(~Exists(later.filter(call_id=OuterRef("call_id"))), call_id__isnull=False)
+    on_turns = mine.filter(~Exists(later.filter(call_id=None)), call_id=None)
+    newest = [event for event in (on_calls.first(), on_turns.first()) if event]
+    return max(newest, key=lambda event: event.pk, default=None)
+
+
+@transaction.atomic
+def record_label(
+    *,
+    item: Item,
+    reviewer: User,
+    label: str,
+    note: str = "",
+    correction: str | None = None,
+    seen_version: int | None = None,
+    nonce: uuid.UUID | None = None,
+    token: ApiToken | None = None,
+) -> Outcome:
+    """Give an item this reviewer's label, in place of the one he gave before.
+
+    `seen_version` None skips the check for changes meanwhile; `nonce` names the form, so that sending it twice is one
+    event. Raises ValidationError and StaleLabel.
+    """
+    sent = Verdict(label=label, note=note.strip(), correction=correction)
+    _check(sent)
+    review = _locked(item)
+    if repeated := _repeated(item, reviewer, nonce):
+        return Outcome(event=repeated, created=False)
+    mine = Feedback.objects.filter(**item.key, reviewer=reviewer).first()
+    if mine and _said(mine) == sent:
+        return Outcome(event=FeedbackEvent.objects.get(**item.key, version=mine.version), created=False)
+    if seen_version is not None and seen_version != review.version:
+        raise StaleLabel(item=item, version=review.version, sent=sent)
+    event = FeedbackEvent(**item.key, reviewer=reviewer, action=Action.LABEL, **asdict(sent), nonce=nonce)
+    return _written(event, item=item, review=review, mine=mine, token=token)
+
+
+@transaction.atomic
+def undo(
+    *,
+    item: Item,
+    reviewer: User,
+    seen_version: int | None = None,
+    nonce: uuid.UUID | None = None,
+    token: ApiToken | None = None,
+) -> Outcome:
+    """Take back the reviewer's last event on an item: his label before it, or none, holds again.
+
+    To take back an undo is a redo; it needs `seen_version`, so that an undo sent twice is not one. The version is the
+    item's, or that of the event, as the author saw it: what other reviewers did since is no conflict, what this one did
+    is. Raises NothingToUndo and StaleLabel.
+    """
+    review = _locked(item)
+    if repeated := _repeated(item, reviewer, nonce):
+        return Outcome(event=repeated, created=False)
+    mine = FeedbackEvent.objects.filter(**item.key, reviewer=reviewer).order_by("-version")
+    last, earlier = [*mine[:2], None, None][:2]
+    if last is None:
+        raise NothingToUndo(f"You gave no label to the {item}.")
+    if last.undoes is not None and (seen_version is None or last.undoes <= seen_version < last.version):
+        return Outcome(event=last, created=False)  # the same undo, sent twice
+    if seen_version is not None and seen_version < last.version:
+        raise StaleLabel(item=item, version=review.version, sent=None)
+    if last.created_at < timezone.now() - UNDO_LIFE:
+        raise NothingToUndo(f"Your last label of the {item} is older than 24 hours. Give it another label instead.")
+    event = FeedbackEvent(**item.key, reviewer=reviewer, action=Action.UNDO, undoes=last.version, nonce=nonce)
+    if earlier:
+        event.label, event.note, event.correction = earlier.label, earlier.note, earlier.correction
+    current = Feedback.objects.filter(**item.key, reviewer=reviewer).first()
+    return _written(event, item=item, review=review, mine=current, token=token)
+
+
+def _check(sent: Verdict) -> None:
+    if sent.label not in Label.values:
+        _refuse("label", "unknown_label", f"{sent.label!r} is no label. Use one of {', '.join(Label.values)}.")
+    if len(sent.note) > MAX_NOTE_CHARS:
+        _refuse("note", "too_long", f"The note has {len(sent.note):,} characters; the limit is {MAX_NOTE_CHARS:,}.")
+    if sent.note != storable(sent.note):
+        _refuse("note", "unstorable", "The note holds a NUL character or half a surrogate pair. Take it out.")
+    if sent.correction is not None:
+        try:
+            correction = parse(sent.correction.encode())
+        except JsonError as error:
+            _refuse("correction", error.code, error.message)
+        if not isinstance(correction.value, dict):
+            _refuse("correction", "not_an_object", "The correction must be an object.")
+
+
+def _refuse(field: str, code: str, message: str) -> NoReturn:
+    raise ValidationError({field: ValidationError(message, code=code)})
+
+
+def _locked(item: Item) -> Review:
+    """The item's state, locked until the transaction ends: of parallel writes one goes first, the others see it."""
+    fresh = Review(**item.key, tool_name=item.tool_name, started_at=item.started_at)
+    Review.objects.bulk_create([fresh], ignore_conflicts=True)
+    return Review.objects.select_for_update().get(**item.key)
+
+
+def _repeated(item: Item, reviewer: User, nonce: uuid.UUID | None) -> FeedbackEvent | None:
+    """The event that the same form made before."""
+    event = FeedbackEvent.objects.filter(nonce=nonce).first() if nonce else None
+    if event and (event.reviewer_id != reviewer.pk or any(getattr(event, key) != item.key[key] for key in item.key)):
+        _refuse_nonce()
+    return event
+
+
+def _refuse_nonce() -> NoReturn:
+    _refuse("nonce", "nonce_reused", "This form was used for another item already. Reload the page.")
+
+
+def _said(row: Feedback | FeedbackEvent | None) -> Verdict | None:
+    """What the reviewer says by this label, or said after this event; None: nothing."""
+    if row is None or row.label is None:
+        return None
+    return Verdict(label=row.label, note=row.note, correction=row.correction)
+
+
+def _written(
+    event: FeedbackEvent, *, item: Item, review: Review, mine: Feedback | None, token: ApiToken | None
+) -> Outcome:
+    """Store the event as the item's next version, and bring the reviewer's label `mine`, the item's state and the audit
+    log up to it."""
+    before, after = _said(mine), _said(event)
+    event.version = review.version + 1
+    event.token_id = token.pk if token else None
+    try:
+        event.save(force_insert=True)
+    except IntegrityError:  # the same nonce came in on another item at the same time
+        _refuse_nonce()
+    if after:
+        current = {**asdict(after), "version": event.version, "updated_at": event.created_at}
+        Feedback.objects.update_or_create(**item.key, reviewer_id=event.reviewer_id, defaults=current)
+    elif mine:
+        mine.delete()
+    _bring_up(review, event)
+    audit.record(
+        "feedback.labelled" if event.action == Action.LABEL else "feedback.undone",
+        object_type="turn" if item.call_id is None else "tool_call",
+        object_id=item.call_id or item.turn_id,
+        actor=event.reviewer,
+        token=token,
+        before=asdict(before) if before else None,
+        after=asdict(after) if after else None,
+        detail={"from": before and before.label, "to": event.label, "cycle": item.cycle, "version": event.version},
+    )
+    return Outcome(event=event, created=True)
+
+
+def _bring_up(review: Review, event: FeedbackEvent) -> None:
+    """The item's label is the newest of its reviewers' current ones."""
+    labels = Feedback.objects.filter(turn_id=event.turn_id, cycle=event.cycle, call_id=event.call_id)
+    newest_first = list(labels.order_by("-version").values_list("label", flat=True))
+    review.version, review.updated_at = event.version, event.created_at
+    review.label, review.num_labels = next(iter(newest_first), None), len(newest_first)
+    review.save(update_fields=["version", "updated_at", "label", "num_labels"])
