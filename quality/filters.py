@@ -50,8 +50,8 @@ class MomentField(forms.CharField):
         super().__init__(max_length=40, **options)
         self.end = end
 
-    def to_python(self, value: Any) -> Any:
-        text = super().to_python(value)
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value)
         if not text:
             return None
         text = text.replace(" ", "+" if "T" in text else "T")  # an unescaped + arrives as a blank
