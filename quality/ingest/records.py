@@ -68,10 +68,9 @@ class CallRecord:
         """What the model asked for, and where: an outcome may be added to it, it never changes."""
         return (self.tool_name, self.tool_call_id, self.args, self.conversation, self.message, self.cycle, self.index)
 
-    def digest(self, turn: str) -> bytes:
-        """SHA-256 of the content, in the turn with this external id. The tools offered are the turn's to tell."""
+    def digest(self) -> bytes:
+        """SHA-256 of the content. The tools offered are the turn's to tell."""
         return _digest(
-            turn,
             *self.asked,
             self.result,
             self.is_error,

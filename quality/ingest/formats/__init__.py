@@ -1,0 +1,36 @@
+"""The formats that can be imported: one module each, entered in one table.
+
+A module gives
+- `NAME`, as in the table and in `source`; `LABEL`, for people;
+- `recognise(root)`: is this item one of ours? Cheap; looks at keys only;
+- `read(items)`: a stream of checked items into turns, or refusals; what was refused before passes through. Formats
+  whose items stand alone use `items.each`; one whose turns are spread over items (pairs, spans) keeps what it needs,
+  within a bound.
+
+To add one, copy a neighbour and enter it here.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from quality.ingest.formats import neutral, openai_chat
+from quality.ingest.items import Checked, Parsed
+from quality.ingest.jsontext import Node
+from quality.ingest.reader import ItemError
+
+
+class Format(Protocol):
+    NAME: str
+    LABEL: str
+
+    def recognise(self, root: Node) -> bool: ...
+
+    def read(self, items: Iterable[Checked | ItemError]) -> Iterator[Parsed | ItemError]: ...
+
+
+FORMATS: dict[str, Format] = {module.NAME: module for module in (neutral, openai_chat)}
+
+
+def recognise(root: Node) -> Format | None:
+    """The first format that takes the item as one of its own."""
+    return next((format for format in FORMATS.values() if format.recognise(root)), None)

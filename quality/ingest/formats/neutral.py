@@ -1,0 +1,206 @@
+"""The neutral record: one tool call an item, in the words of this product.
+
+    {"external_id": "run-7:call-1", "conversation": "c-55", "message": "m-9", "tool_name": "get_order",
+     "args": {"n": "7"}, "result": {"status": "sent"}, "started_at": "2026-05-12T08:30:00.000Z"}
+
+Fields: `conversation, contact, message, cycle, index, tool_call_id, tool_name, args, result, is_error, error,
+started_at, duration_ms, model, provider, source, prompt_version, warnings`; `tenant` is ignored, the credential says
+whose it is. Only `tool_name` is required; null and absent mean the same. `args` and `result` are any JSON and are kept
+as spelled.
+
+More that may be sent:
+- `external_id` makes sending again harmless: 1 to 200 characters of `A-Z a-z 0-9 . _ : / -`, a letter or digit first.
+  Without it, it is the hash of source, conversation, message, cycle and index (of the whole record, if there is no
+  conversation or message).
+- `turn` groups the calls of one turn (an identifier, too). Without it, calls of one conversation and message are one.
+- of the turn: `messages` (its own messages in OpenAI chat form), `system` (text), `tools` (those offered, in OpenAI
+  form), `style_id`, `outbound_message` (id of the reply that was sent).
+
+Other fields are not stored; the call gets the warning `unknown_field`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from quality.ingest import evidence
+from quality.ingest.items import Checked, Parsed, each
+from quality.ingest.jsontext import Node
+from quality.ingest.reader import ItemError
+from quality.ingest.records import CallRecord, RecordError, TurnRecord, fingerprint, to_neutral
+
+NAME = "neutral"
+LABEL = "Neutral record"
+
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
+_RESERVED_SOURCES = frozenset({"engine"})  # what our own loop records must not be written from outside
+_MAX_PLACE = 32_767
+_MAX_DURATION_MS = 2_147_483_647
+_KNOWN = frozenset(to_neutral(CallRecord(external_id="", tool_name=""))) | {
+    "external_id",
+    "turn",
+    "messages",
+    "system",
+    "tools",
+    "style_id",
+    "outbound_message",
+}
+
+
+def recognise(root: Node) -> bool:
+    return isinstance(root.value, dict) and "tool_name" in root.value
+
+
+def read(items: Iterable[Checked | ItemError]) -> Iterator[Parsed | ItemError]:
+    return each(items, _turns)
+
+
+def _turns(root: Node) -> list[TurnRecord]:
+    record = root.value
+    if not isinstance(record, dict):
+        raise RecordError("not_an_object", "", "Expected a JSON object: one tool call.")
+    source = _identifier(record, "source") or NAME
+    if source in _RESERVED_SOURCES:
+        raise RecordError("invalid_identifier", "source", f"The source {source!r} is reserved. Choose another name.")
+    conversation, message = _name(record, "conversation"), _name(record, "message")
+    cycle, index = _place(record, "cycle"), _place(record, "index")
+    external_id = _identifier(record, "external_id")
+    if external_id is None:
+        identity = (conversation, message) if conversation and message else (root.text,)
+        external_id = fingerprint(source, *identity, cycle, index)
+    tools = _array(root, "tools")
+    call = CallRecord(
+        external_id=external_id,
+        conversation=conversation,
+        message=message,
+        cycle=cycle,
+        index=index,
+        source=source,
+        tools=tools,
+        **_names(record),
+        **_evidence(root),
+    )
+    turn = _identifier(record, "turn")
+    if turn is None:
+        turn = fingerprint("turn", source, *((conversation, message) if conversation and message else (external_id,)))
+    return [
+        TurnRecord(
+            external_id=turn,
+            source=source,
+            calls=(call,),
+            conversation=conversation,
+            contact=call.contact,
+            outbound_message=_name(record, "outbound_message"),
+            started_at=call.started_at,
+            model=call.model,
+            provider=call.provider,
+            prompt_version=call.prompt_version,
+            style_id=_name(record, "style_id"),
+            messages=_array(root, "messages"),
+            system=_system(root),
+            num_cycles=cycle + 1,
+            tools=tools,
+        )
+    ]
+
+
+def _names(record: dict[str, Any]) -> dict[str, Any]:
+    tool_name = _name(record, "tool_name")
+    if tool_name is None:
+        raise RecordError("missing_field", "tool_name", "A call needs the name of its tool.")
+    return {
+        "tool_name": tool_name,
+        "contact": _name(record, "contact"),
+        "tool_call_id": _name(record, "tool_call_id"),
+        "model": _name(record, "model"),
+        "provider": _name(record, "provider"),
+        "prompt_version": _name(record, "prompt_version"),
+        "started_at": evidence.utc_from_text(record.get("started_at"), "started_at"),
+        "duration_ms": _duration(record.get("duration_ms")),
+    }
+
+
+def _evidence(root: Node) -> dict[str, Any]:
+    """Arguments, result, outcome and warnings. Warnings that were sent stand; without any they are derived."""
+    record, warnings = root.value, list[str]()
+    args, result = root.get("args"), root.get("result")
+    if args is None:
+        warnings.append("args_missing")
+    elif not isinstance(args.value, dict):
+        warnings.append("args_not_object")
+    is_error, error = record.get("is_error"), record.get("error")
+    if not (is_error is None or isinstance(is_error, bool)):
+        raise RecordError("wrong_type", "is_error", "Expected true, false or null.")
+    if is_error is None and error:
+        is_error = True
+    if result is None:
+        warnings.append("no_result")
+    elif is_error is None:
+        is_error, found = evidence.fault_in_result(result.value)
+        error = error or found
+        if not is_error:
+            warnings.extend(evidence.suspicions(result.value))
+    if (sent := record.get("warnings")) is not None:
+        warnings = _warnings(sent)
+    if not record.keys() <= _KNOWN:
+        warnings.append("unknown_field")
+    return {
+        "args": args.text if args else None,
+        "result": result.text if result else None,
+        "is_error": is_error,
+        "error": evidence.fault_text(error) if error else None,
+        "warnings": tuple(sorted(set(warnings))),
+    }
+
+
+def _warnings(sent: Any) -> list[str]:
+    if not isinstance(sent, list) or len(sent) > 50 or not all(isinstance(word, str) for word in sent):
+        raise RecordError("wrong_type", "warnings", "Expected an array of at most 50 strings.")
+    return [word for position, text in enumerate(sent) if (word := evidence.name(text, f"warnings[{position}]"))]
+
+
+def _name(record: dict[str, Any], field: str) -> str | None:
+    value = record.get(field)
+    return None if value is None else evidence.name(value, field)
+
+
+def _identifier(record: dict[str, Any], field: str) -> str | None:
+    value = record.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+        raise RecordError(
+            "invalid_identifier",
+            field,
+            "Expected 1 to 200 characters from A-Z a-z 0-9 . _ : / - that start with a letter or digit.",
+        )
+    return value
+
+
+def _place(record: dict[str, Any], field: str) -> int:
+    value = record.get(field)
+    return 0 if value is None else evidence.whole(value, field, at_most=_MAX_PLACE)
+
+
+def _duration(value: Any) -> int | None:
+    if value is None:
+        return None
+    return evidence.whole(round(value) if isinstance(value, float) else value, "duration_ms", at_most=_MAX_DURATION_MS)
+
+
+def _array(root: Node, field: str) -> str | None:
+    node = root.get(field)
+    if node is None:
+        return None
+    if not isinstance(node.value, list) or not all(isinstance(element, dict) for element in node.value):
+        raise RecordError("wrong_type", field, "Expected an array of objects.")
+    return node.text
+
+
+def _system(root: Node) -> str | None:
+    node = root.get("system")
+    if node is None:
+        return None
+    if not isinstance(node.value, str):
+        raise RecordError("wrong_type", "system", "Expected a string.")
+    return node.text

@@ -1,0 +1,39 @@
+"""A file or body of traces, from bytes to turns: reader, JSON check, format, one item at a time."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from quality.ingest.formats import FORMATS, Format, recognise
+from quality.ingest.items import Parsed, check
+from quality.ingest.reader import ItemError, Reader
+from quality.ingest.records import RecordError
+
+AUTO = "auto"
+
+
+class Traces:
+    """Iterate for `Parsed` items and refusals; raises Unreadable. `format` is known once the first item was taken."""
+
+    def __init__(self, reader: Reader, *, format_name: str = AUTO) -> None:
+        self._reader = reader
+        self.format: Format | None = None if format_name == AUTO else FORMATS[format_name]
+
+    @property
+    def bytes_read(self) -> int:
+        return self._reader.bytes_read
+
+    def __iter__(self) -> Iterator[Parsed | ItemError]:
+        items = check(self._reader)
+        if self.format is not None:
+            yield from self.format.read(items)
+            return
+        for item in items:
+            if isinstance(item, ItemError):
+                yield item
+                continue
+            self.format = recognise(item.root)
+            if self.format is not None:
+                yield from self.format.read(chain([item], items))
+                return
+            labels = ", ".join(format.LABEL for format in FORMATS.values())
+            yield item.refuse(RecordError("unknown_format", "", f"No known format. These can be read: {labels}."))
