@@ -1,0 +1,51 @@
+"""Which calls the demo's two reviewers have labelled already: most of the old ones, few of the new ones."""
+
+import datetime as dt
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from quality.demo.scene import Scene, Verdict
+
+REVIEWERS = 2
+SHARES = ((21, 0.72), (14, 0.52), (7, 0.32), (2, 0.15), (0, 0.02))  # of calls at least so many days old
+SECOND_OPINION = 0.18
+DISAGREEMENT = 0.16
+OTHERWISE = {
+    "good_reply": ("other", "Works, but the reply could say less."),
+    "bad_args": ("wrong_tool", "I would not have used this tool at all."),
+    "wrong_tool": ("bad_args", "The tool is fine, what it was given is not."),
+    "missing_tool": ("good_reply", "No call needed, in my opinion."),
+    "other": ("good_reply", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One label of one reviewer (0 or 1) on an item of a scene."""
+
+    scene: Scene
+    verdict: Verdict
+    reviewer: int
+
+
+def given(scenes: Sequence[Scene], now: dt.datetime, seed: int) -> Iterator[Given]:
+    """Labels in the order in which they were given: oldest call first."""
+    rng = random.Random(f"labels:{seed}")  # noqa: S311 - no secret hangs on it
+    for scene in sorted(scenes, key=lambda scene: scene.started_at):
+        age = (now - scene.started_at).days
+        share = next((share for days, share in SHARES if age >= days), 0.0)
+        for verdict in scene.verdicts:
+            if rng.random() >= share:
+                continue
+            first = rng.randrange(REVIEWERS)
+            yield Given(scene, verdict, first)
+            if rng.random() < SECOND_OPINION:
+                yield Given(scene, _second(rng, verdict), 1 - first)
+
+
+def _second(rng: random.Random, verdict: Verdict) -> Verdict:
+    if rng.random() >= DISAGREEMENT:
+        return replace(verdict, note="")
+    label, note = OTHERWISE[verdict.label]
+    return replace(verdict, label=label, note=note, correction=None)
