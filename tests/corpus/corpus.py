@@ -1,0 +1,21 @@
+"""Case files, one JSON object a line: adding a line adds a test.
+
+`CORPUS_DIR` points the tests at another folder of the same shape; a file that is not there has no cases.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def folder() -> Path:
+    return Path(os.environ.get("CORPUS_DIR") or Path(__file__).parent / "data")
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    """The cases of `<folder>/<name>`, in order."""
+    path = folder() / name
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
