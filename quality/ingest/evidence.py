@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from quality.ingest.jsontext import MAX_DEPTH, JsonError, Node, dump, escape_surrogates, parse, storable
-from quality.ingest.records import MAX_NAME_CHARS, RecordError
+from quality.ingest.records import MAX_NAME_CHARS, MAX_TOOLS, RecordError
 
 
 def args_from_text(text: str) -> tuple[str, tuple[str, ...]]:
@@ -71,6 +71,17 @@ def joined_text(content: Any) -> str | None:
     ):
         return "".join(part["text"] for part in content)
     return None
+
+
+def toolset(node: Node | None, path: str) -> str | None:
+    """The tools offered, as spelled; raises RecordError if that is no array of objects."""
+    if node is None:
+        return None
+    if not isinstance(node.value, list) or not all(isinstance(tool, dict) for tool in node.value):
+        raise RecordError("wrong_type", path, "Expected an array of objects.")
+    if len(node.value) > MAX_TOOLS:
+        raise RecordError("too_long", path, f"{len(node.value):,} tools; the limit is {MAX_TOOLS:,}.")
+    return node.text
 
 
 def name(value: Any, path: str, *, max_chars: int = MAX_NAME_CHARS) -> str | None:

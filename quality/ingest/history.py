@@ -11,7 +11,7 @@ from typing import Any
 
 from quality.ingest import evidence
 from quality.ingest.jsontext import Node, dump
-from quality.ingest.records import CallRecord, RecordError, TurnRecord, fingerprint
+from quality.ingest.records import MAX_PLACE, CallRecord, RecordError, TurnRecord, fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ def turns(history: History) -> list[TurnRecord]:
         turn = found[-1]
         turn.nodes.append(node)
         if role == "assistant":
+            if len(turn.replies) > MAX_PLACE:
+                raise RecordError("out_of_range", f"{history.path}[{position}]", f"More than {MAX_PLACE:,} replies.")
             turn.replies.append(position)
             turn.calls.extend(_calls(node, position, len(turn.replies) - 1, f"{history.path}[{position}]"))
         elif role in ("tool", "function"):
@@ -114,6 +116,8 @@ def _calls(reply: Node, position: int, cycle: int, path: str) -> Iterable[_Call]
         return
     if not isinstance(asked.value, list):
         raise RecordError("wrong_type", f"{path}.tool_calls", "Expected an array of calls.")
+    if len(asked.value) > MAX_PLACE:
+        raise RecordError("out_of_range", f"{path}.tool_calls", f"More than {MAX_PLACE:,} calls.")
     for index, node in enumerate(asked.elements):
         where = f"{path}.tool_calls[{index}]"
         call_id = evidence.name(node.value.get("id"), f"{where}.id") if isinstance(node.value, dict) else None

@@ -12,8 +12,11 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+MAX_PLACE = 32_767  # of cycle and index
+MAX_TOOLS = 1_000
 MAX_NAME_CHARS = 500  # of names and ids that are not ours; four bytes each still fit an index row
 
 
@@ -112,7 +115,8 @@ class TurnRecord:
 
     def digest(self) -> bytes:
         """SHA-256 of the turn's own content; its calls have their own."""
-        return _digest(*(getattr(self, name) for name in _TURN_CONTENT), *self.warnings)
+        contract = toolset_sha256(self.tools) if self.tools else None
+        return _digest(contract, *(getattr(self, name) for name in _TURN_CONTENT), *self.warnings)
 
 
 _TURN_NAMES = (
@@ -128,7 +132,7 @@ _TURN_NAMES = (
     "position",
     "num_cycles",
 )
-_TURN_TEXTS = ("messages", "system", "tools")
+_TURN_TEXTS = ("messages", "system")
 _TURN_CONTENT = (*_TURN_NAMES, "started_at", *_TURN_TEXTS)
 
 
@@ -140,7 +144,7 @@ def _digest(*parts: Any) -> bytes:
 
 def merge_calls(one: CallRecord, other: CallRecord) -> CallRecord:
     """The record with the outcome, if the other one has none; raises Conflict if they tell different stories."""
-    if one == other:
+    if one.digest() == other.digest():
         return one
     if one.asked == other.asked and one.has_outcome != other.has_outcome:
         return one if one.has_outcome else other
@@ -160,9 +164,17 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
     known = [started for started in (one.started_at, other.started_at) if started is not None]
     sums: dict[str, Any] = {name: _greater(getattr(one, name), getattr(other, name)) for name in _TURN_NAMES}
     sums |= {name: _longer(getattr(one, name), getattr(other, name)) for name in _TURN_TEXTS}
+    sums["tools"] = max((text for text in (one.tools, other.tools) if text), key=toolset_sha256, default=None)
     sums["started_at"] = min(known, default=None)
     sums["warnings"] = tuple(sorted({*one.warnings, *other.warnings}))
     return dataclasses.replace(one, calls=(), **sums)
+
+
+@lru_cache(maxsize=128)
+def toolset_sha256(tools: str) -> str:
+    """Address of the tools offered: the same for any spelling of the same JSON."""
+    canonical = json.dumps(json.loads(tools), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _greater(one: Any, other: Any) -> Any:

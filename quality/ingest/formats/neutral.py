@@ -27,14 +27,13 @@ from quality.ingest import evidence
 from quality.ingest.items import Checked, Parsed, each
 from quality.ingest.jsontext import Node
 from quality.ingest.reader import ItemError
-from quality.ingest.records import CallRecord, RecordError, TurnRecord, fingerprint, to_neutral
+from quality.ingest.records import MAX_PLACE, CallRecord, RecordError, TurnRecord, fingerprint, to_neutral
 
 NAME = "neutral"
 LABEL = "Neutral record"
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 _RESERVED_SOURCES = frozenset({"engine"})  # what our own loop records must not be written from outside
-_MAX_PLACE = 32_767
 _MAX_DURATION_MS = 2_147_483_647
 _KNOWN = frozenset(to_neutral(CallRecord(external_id="", tool_name=""))) | {
     "external_id",
@@ -68,7 +67,7 @@ def _turns(root: Node) -> list[TurnRecord]:
     if external_id is None:
         identity = (conversation, message) if conversation and message else (root.text,)
         external_id = fingerprint(source, *identity, cycle, index)
-    tools = _array(root, "tools")
+    tools = evidence.toolset(root.get("tools"), "tools")
     call = CallRecord(
         external_id=external_id,
         conversation=conversation,
@@ -179,7 +178,7 @@ def _identifier(record: dict[str, Any], field: str) -> str | None:
 
 def _place(record: dict[str, Any], field: str) -> int:
     value = record.get(field)
-    return 0 if value is None else evidence.whole(value, field, at_most=_MAX_PLACE)
+    return 0 if value is None else evidence.whole(value, field, at_most=MAX_PLACE)
 
 
 def _duration(value: Any) -> int | None:

@@ -91,12 +91,10 @@ def _contact(value: dict[str, Any]) -> str | None:
 
 def _tools(request: Node) -> str | None:
     """The tools offered, as sent; the older `functions` in the form of today."""
-    tools = request.get("tools")
-    if tools is not None and isinstance(tools.value, list):
-        return tools.text
     functions = request.get("functions")
-    if functions is None:
-        return None
+    if functions is None or request.get("tools") is not None:
+        return evidence.toolset(request.get("tools"), "tools")
+    evidence.toolset(functions, "functions")
     return "[" + ",".join(f'{{"type":"function","function":{each.text}}}' for each in functions.elements) + "]"
 
 
