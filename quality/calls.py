@@ -70,15 +70,15 @@ class CallFilter:
 class Position:
     """A place in a list that is sorted newest first."""
 
-    started_at: dt.datetime
+    at: dt.datetime
     id: int
 
     def older(self) -> Q:
         # The bound in front lets PostgreSQL start its index scan here; the bare OR would read all rows before it.
-        return Q(started_at__lte=self.started_at) & (Q(started_at__lt=self.started_at) | Q(id__lt=self.id))
+        return Q(started_at__lte=self.at) & (Q(started_at__lt=self.at) | Q(id__lt=self.id))
 
     def newer(self) -> Q:
-        return Q(started_at__gte=self.started_at) & (Q(started_at__gt=self.started_at) | Q(id__gt=self.id))
+        return Q(started_at__gte=self.at) & (Q(started_at__gt=self.at) | Q(id__gt=self.id))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Cursor:
 
     def __str__(self) -> str:
         direction = "p" if self.backwards else "n"
-        text = f"1{direction}{self.position.started_at.isoformat()}/{self.position.id}"
+        text = f"1{direction}{self.position.at.isoformat()}/{self.position.id}"
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
@@ -99,8 +99,8 @@ class Cursor:
         try:
             plain = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
             moment, _, number = plain[2:].partition("/")
-            position = Position(started_at=dt.datetime.fromisoformat(moment), id=int(number))
-            if plain[:2] not in {"1n", "1p"} or position.started_at.tzinfo is None or not 0 <= position.id < 2**63:
+            position = Position(at=dt.datetime.fromisoformat(moment), id=int(number))
+            if plain[:2] not in {"1n", "1p"} or position.at.tzinfo is None or not 0 <= position.id < 2**63:
                 raise BadCursor
         except (ValueError, binascii.Error) as error:
             raise BadCursor("This cursor is not one of ours. Start again without it.") from error
@@ -189,7 +189,7 @@ def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = P
 def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
     return next(
         (
-            str(Cursor(position=Position(started_at=row["started_at"], id=row["id"]), backwards=backwards))
+            str(Cursor(position=Position(at=row["started_at"], id=row["id"]), backwards=backwards))
             for row in edge
         ),
         None,

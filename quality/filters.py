@@ -2,7 +2,7 @@
 
 Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
 `source`, `style`, `model`, `label` (may repeat; `none` = without label), `from`, `to` (date, or date and time),
-`cursor`, `page_size`.
+`cursor`, `page_size`, `count` (true: count the matches), `limit` (of an export).
 """
 
 import datetime as dt
@@ -14,9 +14,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from quality.calls import MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallFilter, Cursor
+from quality.export import FeedbackFilter, Part
 from quality.models import Label
 
-MAX_LIMIT = 1_000_000_000
 _SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label"}
 
 
@@ -31,12 +31,18 @@ class ListField(forms.Field):
 
 
 class LabelsField(ListField):
+    """Labels; also `none` unless `unlabelled` is False."""
+
+    def __init__(self, *, unlabelled: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        self.allowed = [*Label.values, *([UNLABELLED] if unlabelled else [])]
+
     def clean(self, value: Any) -> tuple[str, ...]:
         labels = super().clean(value)
-        allowed = [*Label.values, UNLABELLED]
         for label in labels:
-            if label not in allowed:
-                raise ValidationError(f"{label!r} is no label. Use one of {', '.join(allowed)}.", code="unknown_label")
+            if label not in self.allowed:
+                allowed = ", ".join(self.allowed)
+                raise ValidationError(f"{label!r} is no label. Use one of {allowed}.", code="unknown_label")
         return labels
 
 
@@ -127,7 +133,39 @@ class CallListForm(CallFilterForm):
 
     cursor = CursorField(required=False, max_length=200)
     page_size = forms.IntegerField(required=False, min_value=1, max_value=MAX_PAGE_SIZE)
+    count = forms.BooleanField(required=False)
 
     @property
     def page_size_or_default(self) -> int:
         return self.cleaned_data["page_size"] or PAGE_SIZE
+
+
+class PeriodForm(QueryForm):
+    since = MomentField(required=False)
+    until = MomentField(required=False, end=True)
+
+
+class PartForm(QueryForm):
+    """Which part of an export."""
+
+    limit = forms.IntegerField(required=False, min_value=1, max_value=2**31)
+    cursor = CursorField(required=False, max_length=200)
+
+    @property
+    def part(self) -> Part:
+        return Part(limit=self.cleaned_data["limit"], cursor=self.cleaned_data["cursor"])
+
+
+class FeedbackExportForm(PartForm):
+    labels = LabelsField(required=False, unlabelled=False)
+    since = MomentField(required=False)
+    until = MomentField(required=False, end=True)
+
+    @property
+    def wanted(self) -> FeedbackFilter:
+        fields = FeedbackFilter.__dataclass_fields__
+        return FeedbackFilter(**{name: self.cleaned_data[name] for name in fields})
+
+
+class CallExportForm(PartForm, CallFilterForm):
+    """The filter of the list, and which part."""

@@ -10,3 +10,8 @@ urlpatterns = [
     path("theme/", theme.choose, name="theme"),
     path("t/<slug:slug>/", include("quality.pages.urls")),
 ]
+
+handler400 = "quality.api.problems.bad_request"
+handler403 = "quality.api.problems.permission_denied"
+handler404 = "quality.api.problems.not_found"
+handler500 = "quality.api.problems.server_error"

@@ -140,12 +140,12 @@ def member(tenant: Tenant) -> Callable[..., Membership]:
 
 @pytest.fixture
 def api(member: Callable[..., Membership]) -> Callable[..., Any]:
-    """`api("read", "export:read", member=…)`: a client of the API with a token of these scopes, all with none named."""
+    """`api("read", "export:read", member=…)`: a client of the API with an admin's token of these scopes (all)."""
     from tests.api.client import Api
     from tests.factories import make_token
 
     def make(*scopes: str, member: Membership | None = None, maker: Callable[..., Membership] = member) -> Api:
-        member = member or maker()
+        member = member or maker(Role.ADMIN)
         with tenant_scope(member.tenant_id):
             token, text = make_token(member, *scopes)
         return Api(text, token, member)

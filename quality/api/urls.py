@@ -1,3 +1,22 @@
-from django.urls import URLPattern
+"""The API (bearer tokens only), its schema and pages, and the health check."""
 
-urlpatterns: list[URLPattern] = []
+from django.urls import path
+
+from quality.api import calls, docs, exports, health
+
+ADMIN = "api/admin/quality/"
+
+urlpatterns = [
+    path(f"{ADMIN}tool-calls", calls.CallsView.as_view(), name="api-tool-calls"),
+    path(f"{ADMIN}tool-calls/export.jsonl", exports.CallExportView.as_view(), name="api-tool-calls-export"),
+    path(f"{ADMIN}tool-calls/<int:pk>", calls.CallView.as_view(), name="api-tool-call"),
+    path(f"{ADMIN}tool-calls/<int:pk>/feedback", calls.CallFeedbackView.as_view(), name="api-tool-call-feedback"),
+    path(f"{ADMIN}tool-calls/<int:pk>/feedback/undo", calls.CallUndoView.as_view(), name="api-tool-call-undo"),
+    path(f"{ADMIN}turns/<int:pk>/feedback", calls.TurnFeedbackView.as_view(), name="api-turn-feedback"),
+    path(f"{ADMIN}turns/<int:pk>/feedback/undo", calls.TurnUndoView.as_view(), name="api-turn-undo"),
+    path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
+    path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
+    path("api/schema", docs.SchemaView.as_view(), name="api-schema"),
+    path("docs", docs.docs, name="api-docs"),
+    path("healthz", health.healthz, name="healthz"),
+]

@@ -118,7 +118,7 @@ def _beside(item: Item | None, kind: str, *, newer: bool) -> Q:
     if item is None:
         return Q()
     if item.kind == kind:
-        position = Position(started_at=item.started_at, id=item.call_id or item.turn_id)
+        position = Position(at=item.started_at, id=item.call_id or item.turn_id)
         return position.newer() if newer else position.older()
     # Of the same instant, calls come before turns.
     inclusive = (kind == "call") == newer

@@ -1,0 +1,66 @@
+"""Bearer tokens, and nothing else: a session cookie never opens the API."""
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from tenants.models import ApiToken, Membership, Role, Scope, User
+from tenants.scope import tenant_scope
+from tenants.tokens import find_token
+
+# A token never does more than its maker may do now.
+ROLE_FOR = {
+    Scope.READ: Role.VIEWER,
+    Scope.FEEDBACK_WRITE: Role.OPERATOR,
+    Scope.INGEST_WRITE: Role.OPERATOR,
+    Scope.EXPORT_READ: Role.ADMIN,
+}
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer qlab_…`: `request.auth` is the token, `request.user` its maker."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        header = request.headers.get("Authorization", "")
+        if not header:
+            return None
+        scheme, _, text = header.partition(" ")
+        token = find_token(text.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            raise AuthenticationFailed("This token is not valid: unknown, mistyped, expired or revoked.")
+        return token.created_by, token
+
+    def authenticate_header(self, request: Request) -> str:
+        error = ', error="invalid_token"' if request.headers.get("Authorization") else ""
+        return f'Bearer realm="quality-lab"{error}'
+
+
+class HasScope(BasePermission):
+    """The token has the view's `required_scope`, and its maker still the role for it."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        scope = Scope(view.required_scope)
+        if not isinstance(request.auth, ApiToken):
+            return False
+        if scope not in request.auth.scopes:
+            raise PermissionDenied(f"This token lacks the scope {scope}.", code="insufficient_scope")
+        role = ROLE_FOR[scope]
+        with tenant_scope(request.auth.tenant):
+            membership = Membership.objects.filter(user=request.auth.created_by_id).first()
+        if membership is None or not membership.may(role):
+            raise PermissionDenied(f"The maker of this token is no {role.label.lower()}.", code="insufficient_role")
+        return True
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Tells the OpenAPI schema what `TokenAuthentication` is."""
+
+    target_class = "quality.api.auth.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "An API token of a tenant: qlab_…"}

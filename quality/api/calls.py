@@ -1,0 +1,162 @@
+"""Tool calls: the list, one call with its evidence, and labels on calls and turns."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.response import Response
+
+from quality import calls
+from quality.api import shapes
+from quality.api.base import TenantView, TokenRequest, in_scope, read_body, read_query, spelled
+from quality.filters import CallListForm
+from quality.models import Label, ToolCall
+from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
+from quality.review.labelling import Outcome, current_labels, history, record_label, undo, version_of
+from tenants.models import Scope
+
+
+def text(name: str, description: str = "", **options: Any) -> OpenApiParameter:
+    return OpenApiParameter(name, OpenApiTypes.STR, description=description, **options)
+
+
+FROM = text("from", "Date, or date and time (UTC unless it says otherwise). Included.")
+TO = text("to", "Date (all of that day is in), or date and time (not included).")
+LABEL = text("label", "May repeat: any of these.", many=True, enum=[*Label.values, calls.UNLABELLED])
+FILTER = [
+    text("conversation"),
+    text("message", "Id of the reply that asked for the call."),
+    text("outbound_message", "Id of the reply that was sent."),
+    text("contact"),
+    text("tool", "May repeat: any of these.", many=True),
+    text("error", "none: no outcome was recorded.", enum=["yes", "no", "none"]),
+    text("source"),
+    text("style"),
+    text("model"),
+    LABEL,
+    FROM,
+    TO,
+]
+PAGE = [
+    text("cursor", "From nextCursor or previousCursor of another page."),
+    OpenApiParameter("page_size", OpenApiTypes.INT, description="1 to 200; 50 by default."),
+    OpenApiParameter("count", OpenApiTypes.BOOL, description="Count the matches, up to 10,000."),
+]
+
+
+class CallsView(TenantView):
+    required_scope = Scope.READ
+
+    @extend_schema(
+        operation_id="listToolCalls", tags=["Tool calls"], parameters=[*FILTER, *PAGE], responses=shapes.CallPageShape
+    )
+    @in_scope
+    def get(self, request: TokenRequest) -> Response:
+        """Tool calls, newest first."""
+        form = read_query(CallListForm, request)
+        page = calls.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
+        body: dict[str, Any] = {
+            "items": shapes.CallShape(page.rows, many=True).data,
+            "nextCursor": page.next,
+            "previousCursor": page.previous,
+        }
+        if form.cleaned_data["count"]:
+            number = calls.count(form.wanted)
+            body["count"] = {"value": min(number, calls.COUNT_CAP), "capped": number > calls.COUNT_CAP}
+        return Response(body)
+
+
+class CallView(TenantView):
+    required_scope = Scope.READ
+
+    @extend_schema(operation_id="getToolCall", tags=["Tool calls"], responses=shapes.CallAnswer)
+    @in_scope
+    def get(self, request: TokenRequest, pk: int) -> Response:
+        """One tool call with its evidence, the tools offered, and what reviewers say of it."""
+        call = ToolCall.objects.select_related("turn", "toolset").filter(pk=pk).first()
+        if call is None:
+            raise NoSuchItem
+        item = item_of_call(pk)
+        standing = {"version": version_of(item), "labels": current_labels(item), "history": history(item)}
+        return Response({**shapes.CallDetailShape(call).data, **shapes.StandingShape(standing).data})
+
+
+def answer(item: Item, outcome: Outcome) -> Response:
+    """How an item stands after a write."""
+    standing = {
+        "item": item,
+        "version": version_of(item),
+        "labels": current_labels(item),
+        "event": outcome.event,
+    }
+    return Response(shapes.ItemShape(standing).data)
+
+
+def label(item: Item, request: TokenRequest, wanted: dict[str, Any]) -> Response:
+    outcome = record_label(
+        item=item,
+        reviewer=request.user,
+        label=wanted["label"],
+        note=wanted.get("note", ""),
+        correction=spelled(request, "correction"),
+        seen_version=wanted.get("version"),
+        token=request.auth,
+    )
+    return answer(item, outcome)
+
+
+def take_back(item: Item, request: TokenRequest, wanted: dict[str, Any]) -> Response:
+    outcome = undo(item=item, reviewer=request.user, seen_version=wanted.get("version"), token=request.auth)
+    return answer(item, outcome)
+
+
+class CallFeedbackView(TenantView):
+    required_scope = Scope.FEEDBACK_WRITE
+
+    @extend_schema(
+        operation_id="labelToolCall", tags=["Feedback"], request=shapes.LabelRequest, responses=shapes.ItemShape
+    )
+    @in_scope
+    def post(self, request: TokenRequest, pk: int) -> Response:
+        """Label a call. The same label sent again changes nothing; a stale one is refused with both values."""
+        wanted = read_body(shapes.LabelRequest, request)
+        return label(item_of_call(pk), request, wanted)
+
+
+class CallUndoView(TenantView):
+    required_scope = Scope.FEEDBACK_WRITE
+
+    @extend_schema(
+        operation_id="undoToolCallLabel", tags=["Feedback"], request=shapes.UndoRequest, responses=shapes.ItemShape
+    )
+    @in_scope
+    def post(self, request: TokenRequest, pk: int) -> Response:
+        """Take back your last label of a call."""
+        wanted = read_body(shapes.UndoRequest, request)
+        return take_back(item_of_call(pk), request, wanted)
+
+
+class TurnFeedbackView(TenantView):
+    required_scope = Scope.FEEDBACK_WRITE
+
+    @extend_schema(
+        operation_id="labelTurn", tags=["Feedback"], request=shapes.TurnLabelRequest, responses=shapes.ItemShape
+    )
+    @in_scope
+    def post(self, request: TokenRequest, pk: int) -> Response:
+        """Label a reply that made no call, such as one where a call is missing."""
+        wanted = read_body(shapes.TurnLabelRequest, request)
+        return label(item_of_turn(pk, wanted.get("cycle")), request, wanted)
+
+
+class TurnUndoView(TenantView):
+    required_scope = Scope.FEEDBACK_WRITE
+
+    @extend_schema(
+        operation_id="undoTurnLabel", tags=["Feedback"], request=shapes.TurnUndoRequest, responses=shapes.ItemShape
+    )
+    @in_scope
+    def post(self, request: TokenRequest, pk: int) -> Response:
+        """Take back your last label of a turn's reply."""
+        wanted = read_body(shapes.TurnUndoRequest, request)
+        return take_back(item_of_turn(pk, wanted.get("cycle")), request, wanted)

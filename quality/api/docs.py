@@ -1,0 +1,63 @@
+"""The OpenAPI schema, and the page that shows it. Open to all: they hold no data."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from drf_spectacular.renderers import OpenApiJsonRenderer2, OpenApiYamlRenderer
+from drf_spectacular.views import SpectacularAPIView
+
+_TEXT = {"type": "string"}
+_PROBLEM = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457). A stale label adds what is there now and what was sent.",
+    "required": ["type", "title", "status", "detail", "errors", "requestId"],
+    "properties": {
+        "type": _TEXT,
+        "title": _TEXT,
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["path", "code", "message"],
+                "properties": {"path": _TEXT, "code": _TEXT, "message": _TEXT},
+            },
+        },
+        "requestId": _TEXT,
+        "current": {
+            "type": "object",
+            "properties": {
+                "version": {"type": "integer"},
+                "labels": {"type": "array", "items": {"$ref": "#/components/schemas/FeedbackShape"}},
+            },
+        },
+        "sent": {"type": "object", "nullable": True},
+    },
+}
+_ANSWER = {
+    "description": "Any error",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+
+def add_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Postprocessing hook: every operation may answer with a problem."""
+    result["components"]["schemas"]["Problem"] = _PROBLEM
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            operation["responses"]["default"] = _ANSWER
+    return result
+
+
+class SchemaView(SpectacularAPIView):
+    """The schema: JSON unless YAML is asked for."""
+
+    renderer_classes = [OpenApiJsonRenderer2, OpenApiYamlRenderer]
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    return render(request, "api/docs.html")

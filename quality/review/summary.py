@@ -1,0 +1,116 @@
+"""What reviewers found, in numbers: for the overview page and the API. Needs an open tenant scope.
+
+Calls and errors are counted where they happened, labels on the items of the same time: so rates of a period compare.
+"""
+
+import datetime as dt
+from collections import Counter
+from dataclasses import dataclass, field
+
+from django.db.models import Count, Q
+from django.utils import timezone
+
+from quality.calls import CallFilter
+from quality.models import ACTIONABLE, Import, Label, Review, ToolCall
+from quality.review.items import turns_without_call
+
+PERIOD = dt.timedelta(days=30)
+TOP = 10
+LAST_IMPORTS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSummary:
+    """One tool in a period. `labels` counts items by their newest label; absent ones are 0."""
+
+    tool_name: str
+    num_calls: int = 0
+    num_errors: int = 0
+    num_outcomes: int = 0
+    labels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def error_rate(self) -> float | None:
+        """Errors per call whose outcome was recorded; None where none was."""
+        return self.num_errors / self.num_outcomes if self.num_outcomes else None
+
+    @property
+    def num_labelled(self) -> int:
+        return sum(self.labels.values())
+
+    @property
+    def num_actionable(self) -> int:
+        return sum(self.labels.get(label, 0) for label in ACTIONABLE)
+
+    @property
+    def actionable_rate(self) -> float | None:
+        """Actionable labels per labelled call; None where no call is labelled."""
+        return self.num_actionable / self.num_labelled if self.num_labelled else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A period in numbers. `labels` counts calls and turns by their newest label; `tools` are by number of calls."""
+
+    since: dt.datetime
+    until: dt.datetime
+    num_calls: int
+    num_errors: int
+    num_turns_without_call: int
+    labels: dict[str, int]
+    tools: list[ToolSummary]
+
+    @property
+    def num_labelled(self) -> int:
+        return sum(self.labels.values())
+
+    @property
+    def top_failing(self) -> list[ToolSummary]:
+        """Tools with faults, those first that reviewers found most in, then those with most errors."""
+        failing = [tool for tool in self.tools if tool.num_actionable or tool.num_errors]
+        return sorted(failing, key=lambda tool: (-tool.num_actionable, -tool.num_errors, tool.tool_name))[:TOP]
+
+
+def summarise(*, since: dt.datetime | None = None, until: dt.datetime | None = None) -> Summary:
+    """The last 30 days, unless a time says otherwise. Three queries; each reads the period's rows once."""
+    until = until or timezone.now()
+    since = since or until - PERIOD
+    period = CallFilter(since=since, until=until)
+    calls = (
+        ToolCall.objects.filter(period.context())
+        .order_by()
+        .values("tool_name")
+        .annotate(
+            num_calls=Count("pk"),
+            num_errors=Count("pk", filter=Q(is_error=True)),
+            num_outcomes=Count("pk", filter=Q(is_error__isnull=False)),
+        )
+    )
+    labelled = (
+        Review.objects.filter(period.context(), label__isnull=False)
+        .order_by()
+        .values_list("tool_name", "label")
+        .annotate(number=Count("pk"), on_calls=Count("call_id"))
+    )
+    labels: Counter[str] = Counter()
+    by_tool: dict[str, dict[str, int]] = {}
+    for tool_name, label, number, on_calls in labelled:
+        labels[label] += number
+        if on_calls:
+            by_tool.setdefault(tool_name, {})[label] = on_calls
+    tools = [ToolSummary(**row, labels=by_tool.get(row["tool_name"], {})) for row in calls]
+    tools.sort(key=lambda tool: (-tool.num_calls, tool.tool_name))
+    return Summary(
+        since=since,
+        until=until,
+        num_calls=sum(tool.num_calls for tool in tools),
+        num_errors=sum(tool.num_errors for tool in tools),
+        num_turns_without_call=turns_without_call(period).count(),
+        labels={label: labels[label] for label in Label.values},
+        tools=tools,
+    )
+
+
+def last_imports() -> list[Import]:
+    """The newest imports, with `created_by` loaded."""
+    return list(Import.objects.select_related("created_by").order_by("-created_at", "-id")[:LAST_IMPORTS])
