@@ -72,7 +72,8 @@ class Play:
         args = want.args if args is None else args
         fault = self.contract.fault_in(want.tool, args)
         if fault is not None:
-            return _failed(fault, {"error": {"code": "invalid_arguments", "message": fault}}, self.rng.randint(1, 3))
+            code = "invalid_arguments" if want.tool in self.contract.schemas else "unknown_tool"
+            return _failed(fault, {"error": {"code": code, "message": fault}}, self.rng.randint(1, 3))
         known = {name: value for name, value in args.items() if name in want.args}
         result = want.result if known == want.args else result_of(want, args)
         if result is None:
@@ -108,7 +109,8 @@ class Play:
 
     def answer(self, intent: str | None = None, slots: dict[str, str] | None = None) -> None:
         intent = intent or self.task.intent
-        self.reply = self.words[intent]["ok"].format_map(slots or self.task.slots)
+        text = self.words[intent]["ok"].format_map(slots or self.task.slots)
+        self.reply = text[:1].upper() + text[1:]
 
     def fail(self) -> None:
         self.reply = self.words["fail"]

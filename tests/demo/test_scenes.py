@@ -193,3 +193,17 @@ def test_old_calls_are_labelled_and_most_new_ones_are_not(scenes: list[Scene]) -
     assert done[2] / items[2] > 0.5 > done[1] / items[1] > 0.25 > done[0] / items[0] > 0
     assert {one.verdict.label for one in given} == {"good_reply", "wrong_tool", "missing_tool", "bad_args", "other"}
     assert {one.reviewer for one in given} == {0, 1}
+
+
+def test_a_tool_that_nobody_offered_is_refused_by_name(scenes: list[Scene]) -> None:
+    refused = [
+        call.outcome
+        for scene in scenes
+        if scene.style_id in contracts()
+        for cycle in scene.cycles
+        for call in cycle.calls
+        if call.tool not in {tool["function"]["name"] for tool in json.loads(scene.tools)}
+    ]
+    assert refused
+    assert {json.loads(outcome.content or "")["error"]["code"] for outcome in refused} == {"unknown_tool"}
+    assert all(outcome.is_error for outcome in refused)
