@@ -215,7 +215,7 @@ STORAGES = {
 }
 # Traces arrive as files of up to 512 MiB; they go straight to disk, never through memory.
 MEDIA_ROOT = STATE_DIR / "uploads"
-FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.TemporaryFileUploadHandler"]
+FILE_UPLOAD_HANDLERS = ["quality.pages.uploads.ImportUploadHandler"]
 FILE_UPLOAD_TEMP_DIR = str(MEDIA_ROOT)
 MEDIA_ROOT.mkdir(parents=True, exist_ok=True, mode=0o700)
 FILE_UPLOAD_PERMISSIONS = 0o600

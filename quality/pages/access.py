@@ -4,10 +4,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
+from django_htmx.http import HttpResponseClientRefresh
 from django_htmx.middleware import HtmxDetails
 
 from tenants.access import membership_in
@@ -35,9 +36,11 @@ def tenant_view(role: Role = Role.VIEWER, *, scope: bool = True) -> Callable[[Te
     """
 
     def decorate(view: TenantView) -> TenantView:
-        @login_required
         @wraps(view)
         def guarded(request: Any, slug: str, **kwargs: Any) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                # htmx would follow a redirect and put the sign-in form into the middle of the page.
+                return HttpResponseClientRefresh() if request.htmx else redirect_to_login(request.get_full_path())
             membership = membership_in(slug, request.user)
             if membership is None:
                 raise Http404("No such page.")

@@ -22,4 +22,5 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "theme": theme.chosen(request),
         "next_theme": theme.after(theme.chosen(request)),
         "zone": timezone.get_current_timezone_name(),
+        "zone_short": timezone.localtime().tzname(),
     }

@@ -28,6 +28,15 @@ class Entry:
 
 GROUPS: list[list[Place]] = [
     [
+        Place("overview", "Overview", "g o"),
+        Place("review", "Review", "g r"),
+        Place("call-list", "Calls", "g c"),
+    ],
+    [
+        Place("import-list", "Import", "g i"),
+        Place("export", "Export", "g e", Role.ADMIN),
+    ],
+    [
         Place("member-list", "Members", "g m"),
         Place("token-list", "API tokens", "g k", Role.ADMIN),
     ],

@@ -1,3 +1,29 @@
-from django.urls import URLPattern
+"""Pages of one tenant, under /t/<slug>/. People, roles and tokens are in people_urls."""
 
-urlpatterns: list[URLPattern] = []
+from django.urls import path
+
+from quality.pages import calls, exports, imports, overview, review
+
+urlpatterns = [
+    path("", overview.overview, name="overview"),
+    path("review/", review.review, name="review"),
+    path("review/label/", review.review_label, name="review-label"),
+    path("review/undo/", review.review_undo, name="review-undo"),
+    path("calls/", calls.call_list, name="call-list"),
+    path("calls/<int:pk>/", calls.call_detail, name="call-detail"),
+    *[
+        path(f"calls/<int:pk>/{name}/", calls.call_evidence, {"name": name}, name=f"call-{name}")
+        for name in ("args", "result", "error")
+    ],
+    path("turns/<int:pk>/", calls.turn_detail, name="turn-detail"),
+    path("turns/<int:pk>/messages/", calls.turn_messages, name="turn-messages"),
+    path("turns/<int:pk>/messages/<int:position>/", calls.turn_message, name="turn-message"),
+    path("imports/", imports.import_list, name="import-list"),
+    path("imports/upload/", imports.import_upload, name="import-upload"),
+    path("imports/<int:pk>/", imports.import_detail, name="import-detail"),
+    path("imports/<int:pk>/progress/", imports.import_progress, name="import-progress"),
+    path("imports/<int:pk>/issues.jsonl", imports.import_issues, name="import-issues"),
+    path("export/", exports.export_page, name="export"),
+    path("export/tool-calls.jsonl", exports.export_calls, name="export-calls"),
+    path("export/tool-call-feedback.jsonl", exports.export_feedback, name="export-feedback"),
+]

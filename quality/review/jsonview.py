@@ -60,6 +60,18 @@ _scan: Callable[[str, int], tuple[Any, int]] = vars(_decoder)["scan_once"]
 _scan_string: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
 
 
+def string_start(text: str) -> str:
+    """The readable part of a JSON string whose text was cut off anywhere; what is no string comes back as it is."""
+    if not text.startswith('"'):
+        return text
+    for end in range(len(text), max(len(text) - 12, 0), -1):  # a surrogate pair's escapes are 12 characters
+        try:
+            return str(json.loads(text[:end] + '"', strict=False))
+        except ValueError:
+            continue
+    return text
+
+
 def tree(value: Any, *, max_string: int = MAX_STRING) -> Node:
     """The tree of a decoded value, within the budget of nodes."""
     budget = iter(range(MAX_NODES))

@@ -12,6 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from engine.visible import segments
+from engine.visible import visible as visible_text
 from quality.models import Label
 from quality.review import jsonview
 
@@ -34,6 +35,12 @@ def _inert(text: str) -> SafeString:
 def inert(value: Any) -> SafeString:
     """Text of others, hidden characters shown as marks, isolated from the direction of the text around it."""
     return format_html("<bdi>{}</bdi>", _inert("" if value is None else str(value)))
+
+
+@register.filter
+def visible(value: Any) -> str:
+    """The same as plain text, for titles and attributes."""
+    return visible_text("" if value is None else str(value))
 
 
 @register.filter

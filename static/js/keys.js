@@ -9,7 +9,7 @@
 
   const find = (key) => {
     const scope = document.querySelector("dialog[open]") ?? document;
-    return [...scope.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].find((one) => visible(one) && !one.disabled);
+    return [...scope.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].find((one) => visible(one) && !one.matches(":disabled"));
   };
 
   const press = (element) => {

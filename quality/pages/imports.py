@@ -1,0 +1,139 @@
+"""Imports: upload a file, follow it while it is read, and see what was refused and why."""
+
+import json
+from collections.abc import Generator
+from typing import Any, cast
+
+from django import forms
+from django.conf import settings
+from django.core.files.uploadedfile import TemporaryUploadedFile
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from quality.ingest import importer
+from quality.models import Import, ImportIssue, ImportState
+from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.render import render_page
+from quality.pages.uploads import too_large
+from quality.streaming import stream
+from tenants.models import Role
+from tenants.scope import tenant_scope
+
+WORDS = {"auto": "Recognise it", "openai_chat": "OpenAI chat completions", "neutral": "Neutral records"}
+FORMATS = [(name, WORDS.get(name, name)) for name in importer.FORMAT_CHOICES]
+PAGE_SIZE = 50
+LIVE = (ImportState.QUEUED, ImportState.RUNNING)
+
+
+class FormatForm(forms.Form):
+    format = forms.ChoiceField(choices=FORMATS, initial="auto")
+
+
+@require_GET
+@tenant_view()
+def import_list(request: TenantRequest) -> HttpResponse:
+    """The form, and past imports newest first."""
+    return _list(request)
+
+
+def _list(request: TenantRequest, faults: list[str] | None = None) -> HttpResponse:
+    before = request.GET.get("before", "")
+    rows = Import.objects.select_related("created_by").order_by("-id")
+    if before.isdigit() and len(before) < 19:
+        rows = rows.filter(pk__lt=int(before))
+    imports = list(rows[: PAGE_SIZE + 1])
+    more = len(imports) > PAGE_SIZE
+    context = {
+        "imports": imports[:PAGE_SIZE],
+        "older": imports[PAGE_SIZE - 1].pk if more else None,
+        "formats": FORMATS,
+        "faults": faults or [],
+        "max_bytes": settings.IMPORT_MAX_BYTES,
+    }
+    return render_page(cast(HttpRequest, request), "quality/import_list.html", context, partial="imports")
+
+
+@require_POST
+@tenant_view(Role.OPERATOR)
+def import_upload(request: TenantRequest) -> HttpResponse:
+    """Queue each file of the form; what cannot be a trace file is told back by name."""
+    form = FormatForm(request.POST)
+    limit = settings.IMPORT_MAX_BYTES // (1024 * 1024)
+    faults = [f"{name}: The file is larger than {limit} MiB. Split it." for name in too_large(request)]
+    if not form.is_valid():
+        return _list(request, [f"Format: {message}" for message in form.errors.get("format", [])])
+    jobs: list[Import] = []
+    files = cast(list[TemporaryUploadedFile], request.FILES.getlist("files"))
+    for upload in files:
+        try:
+            if not upload.size:
+                raise importer.UploadRefused("The file is empty.")
+            jobs.append(
+                importer.accept_upload(upload=upload, format_name=form.cleaned_data["format"], created_by=request.user)
+            )
+        except importer.UploadRefused as refusal:
+            faults.append(f"{upload.name}: {refusal}")
+    if not files and not faults:
+        faults.append("Choose at least one file.")
+    if faults:
+        return _list(request, faults)
+    address = (
+        reverse("import-detail", args=[request.tenant.slug, jobs[0].pk])
+        if len(jobs) == 1
+        else reverse("import-list", args=[request.tenant.slug])
+    )
+    return HttpResponseClientRedirect(address) if request.htmx else redirect(address)
+
+
+@require_GET
+@tenant_view()
+def import_detail(request: TenantRequest, pk: int) -> HttpResponse:
+    """One import: progress while it runs, then the report."""
+    return render(cast(HttpRequest, request), "quality/import_detail.html", _detail(request, pk))
+
+
+@require_GET
+@tenant_view()
+def import_progress(request: TenantRequest, pk: int) -> HttpResponse:
+    """The part of the page that changes while the import runs; asked for again and again until it is done."""
+    template = "quality/import_detail.html#progress" if request.htmx else "quality/import_detail.html"
+    return render(cast(HttpRequest, request), template, _detail(request, pk))
+
+
+def _detail(request: TenantRequest, pk: int) -> dict[str, Any]:
+    job = get_object_or_404(Import.objects.select_related("created_by"), pk=pk)
+    after = request.GET.get("after", "")
+    issues = ImportIssue.objects.filter(import_job_id=pk).order_by("index", "id")
+    index, _, issue_id = after.partition("-")
+    if index.isdigit() and issue_id.isdigit() and len(index) < 10 and len(issue_id) < 19:
+        issues = issues.filter(index__gte=int(index)).exclude(index=int(index), pk__lte=int(issue_id))
+    rows = list(issues[: PAGE_SIZE + 1])
+    last = rows[PAGE_SIZE - 1] if len(rows) > PAGE_SIZE else None
+    return {
+        "job": job,
+        "is_live": job.state in LIVE,
+        "issues": rows[:PAGE_SIZE],
+        "older": f"{last.index}-{last.pk}" if last else "",
+        "is_first": not after,
+        "percent": min(100, 100 * job.bytes_read // job.bytes_total) if job.bytes_total else 0,
+    }
+
+
+@require_GET
+@tenant_view(scope=False)
+def import_issues(request: TenantRequest, pk: int) -> HttpResponseBase:
+    """The whole report as JSON lines."""
+    with tenant_scope(request.tenant):
+        get_object_or_404(Import.objects.all(), pk=pk)
+    lines = _issue_lines(request.tenant.pk, pk)
+    return stream(request, lines, content_type="application/x-ndjson", filename=f"import-{pk}-report.jsonl")
+
+
+def _issue_lines(tenant_id: int, pk: int) -> Generator[bytes]:
+    with tenant_scope(tenant_id):
+        issues = ImportIssue.objects.filter(import_job_id=pk).order_by("index", "id")
+        for issue in issues.values("index", "line", "code", "path", "message").iterator(chunk_size=500):
+            yield json.dumps(issue, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,102 @@
+"""The judgement beside an item: its form, what was said so far, and the answer to a write that came too late."""
+
+import uuid
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.db.models import F
+
+from quality.models import Feedback, FeedbackEvent, Label, ToolCall
+from quality.pages.access import TenantRequest
+from quality.review.evidence import ItemEvidence
+from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
+from quality.review.labelling import MAX_NOTE_CHARS, last_event_of
+from tenants.models import Role
+
+HELP = {
+    Label.GOOD_REPLY: "Right tool, right arguments, right moment",
+    Label.WRONG_TOOL: "Another tool, or none, was called for",
+    Label.MISSING_TOOL: "A call was needed and not made",
+    Label.BAD_ARGS: "Right tool, wrong or incomplete arguments",
+    Label.OTHER: "Something else: say it in the note",
+}
+
+
+class ItemForm(forms.Form):
+    """Which item was on the screen, in which version, and the form's own nonce: every write is bound to them."""
+
+    call = forms.IntegerField(required=False, min_value=1)
+    turn = forms.IntegerField(required=False, min_value=1)
+    cycle = forms.IntegerField(required=False, min_value=0)
+    version = forms.IntegerField(min_value=0)
+    nonce = forms.UUIDField()
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        if not data.get("call") and not data.get("turn"):
+            raise ValidationError("Say which item this is for: a call, or a turn and its cycle.")
+        return data
+
+    def item(self) -> Item:
+        """The item it names; raises NoSuchItem."""
+        call, turn = self.cleaned_data["call"], self.cleaned_data["turn"]
+        return item_of_call(call) if call else item_of_turn(turn, self.cleaned_data["cycle"])
+
+
+class LabelForm(ItemForm):
+    label = forms.ChoiceField(
+        choices=Label.choices,
+        error_messages={"invalid_choice": f"%(value)s is no label. Use one of {', '.join(Label.values)}."},
+    )
+    note = forms.CharField(required=False, max_length=MAX_NOTE_CHARS)
+
+
+def buttons(mine: Feedback | None) -> list[dict[str, Any]]:
+    """The labels in their order; the key is the place in it."""
+    return [
+        {
+            "key": str(key),
+            "value": label.value,
+            "name": label.label,
+            "help": HELP[label],
+            "is_mine": bool(mine and mine.label == label),
+        }
+        for key, label in enumerate(Label, start=1)
+    ]
+
+
+def label_context(request: TenantRequest, found: ItemEvidence, *, note: str | None = None) -> dict[str, Any]:
+    """What the judgement component shows. `note` is one that was sent and could not be saved."""
+    mine = next((label for label in found.labels if label.reviewer_id == request.user.pk), None)
+    return {
+        "buttons": buttons(mine),
+        "mine": mine,
+        "note": note if note is not None else (mine.note if mine else ""),
+        "version": found.events[-1].version if found.events else 0,
+        "nonce": uuid.uuid4(),
+        "last": last_label(request, found.item),
+    }
+
+
+def last_label(request: TenantRequest, shown: Item | None = None) -> dict[str, Any] | None:
+    """The label that `u` takes back, what it was given to, and whether that is `shown`; None for who may not label."""
+    if not request.membership.may(Role.OPERATOR):
+        return None
+    event = last_event_of(request.user)
+    if event is None:
+        return None
+    key = {"turn_id": event.turn_id, "cycle": event.cycle, "call_id": event.call_id}
+    is_here = shown is not None and shown.key == key
+    return {"event": event, "item": describe(event), "is_here": is_here, "nonce": uuid.uuid4()}
+
+
+def describe(event: FeedbackEvent) -> str:
+    """What an event's item is called in a line."""
+    if event.call_id is None:
+        return "turn without a call"
+    name = ToolCall.objects.filter(pk=event.call_id).values_list(F("tool_name"), flat=True).first()
+    return str(name or "call")
+
+
+__all__ = ["ItemForm", "LabelForm", "NoSuchItem", "buttons", "describe", "label_context", "last_label"]

@@ -1,0 +1,208 @@
+"""All that a reviewer looks at for one item, in a fixed number of queries and with nothing of unbounded size.
+
+Evidence is read up to a limit; how long it really is comes with it. Needs an open tenant scope.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import F, Func, IntegerField, Q, QuerySet
+from django.db.models.functions import Left
+
+from quality.models import Feedback, FeedbackEvent, ToolCall, Toolset, Turn
+from quality.review.arguments import ArgumentTable, argument_table
+from quality.review.conversation import Conversation, read_conversation
+from quality.review.items import Item
+from quality.review.jsonview import Node, decode, string_start, tree
+from quality.review.labelling import current_labels, history
+from quality.review.offered import OfferedTool, offered_tools
+
+MAX_BODY_CHARS = 64 * 1024
+MAX_MESSAGES_CHARS = 512 * 1024
+MAX_AROUND = 50
+_TURN_PAYLOAD = ("messages", "system")
+_CALL_PAYLOAD = ("args", "result", "error")
+
+
+class Octets(Func):
+    """How many bytes a text takes."""
+
+    function = "octet_length"
+    output_field = IntegerField()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """Arguments, result or error of a call. `text` is at most MAX_BODY_CHARS of its `num_bytes`; `cut` says if less."""
+
+    name: str
+    text: str
+    num_bytes: int
+
+    @property
+    def cut(self) -> bool:
+        return len(self.text.encode(errors="surrogatepass")) < self.num_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A call's outcome by its kind: `tree` (JSON), `text`, or `none`. `body` is None where nothing was recorded."""
+
+    kind: str
+    body: Body | None = None
+    node: Node | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallEvidence:
+    """A call with its arguments beside the schema. `call` has no payload loaded: `args`, `result`, `error` do."""
+
+    call: ToolCall
+    table: ArgumentTable
+    args: Body | None
+    result: Result
+    error: Body | None
+    tool: OfferedTool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sibling:
+    """Another call of the same turn, numbered from 1 in the order the model asked for them."""
+
+    number: int
+    id: int
+    cycle: int
+    index: int
+    tool_name: str
+    is_error: bool | None
+    args_preview: str | None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return (self.cycle, self.index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemEvidence:
+    """`before` and `after` are the other turns of the conversation (without payload), oldest first."""
+
+    item: Item
+    turn: Turn
+    system: Body | None
+    conversation: Conversation
+    call: CallEvidence | None
+    siblings: list[Sibling]
+    tools: tuple[OfferedTool, ...]
+    toolset: Toolset | None
+    before: list[Turn] = field(default_factory=list)
+    after: list[Turn] = field(default_factory=list)
+    labels: list[Feedback] = field(default_factory=list)
+    events: list[FeedbackEvent] = field(default_factory=list)
+
+    @property
+    def number(self) -> int | None:
+        """The call's number among those of its turn."""
+        return next((one.number for one in self.siblings if one.id == self.item.call_id), None)
+
+    @property
+    def is_placed(self) -> bool:
+        """Does the recorded conversation show where the call was made?"""
+        return bool(self.call and (self.call.call.cycle, self.call.call.index) in self.conversation.places)
+
+
+def evidence_of(item: Item) -> ItemEvidence:
+    """Everything about one item."""
+    turn = turn_without_payload(item.turn_id)
+    call = _call(item.call_id) if item.call_id else None
+    toolset_id = call.toolset_id if call and call.toolset_id else turn.toolset_id
+    toolset = Toolset.objects.filter(pk=toolset_id).first() if toolset_id else None
+    tools = offered_tools(toolset.tools) if toolset else ()
+    before, after = _around(turn)
+    return ItemEvidence(
+        item=item,
+        turn=turn,
+        system=_body(turn, "system"),
+        conversation=read_conversation(turn.messages_start),  # type: ignore[attr-defined]
+        call=_call_evidence(call, tools) if call else None,
+        siblings=siblings(item.turn_id),
+        tools=tools,
+        toolset=toolset,
+        before=before,
+        after=after,
+        labels=current_labels(item),
+        events=history(item),
+    )
+
+
+def turn_without_payload(pk: int) -> Turn:
+    """A turn with `messages_start`, `messages_bytes` and the like in place of its payload; raises Turn.DoesNotExist."""
+    limits = {"messages": MAX_MESSAGES_CHARS, "system": MAX_BODY_CHARS}
+    return _starts(Turn.objects.all(), _TURN_PAYLOAD, limits).get(pk=pk)
+
+
+def _call(pk: int) -> ToolCall:
+    return _starts(ToolCall.objects.all(), _CALL_PAYLOAD, dict.fromkeys(_CALL_PAYLOAD, MAX_BODY_CHARS)).get(pk=pk)
+
+
+def _starts(rows: QuerySet[Any], names: tuple[str, ...], limits: dict[str, int]) -> QuerySet[Any]:
+    starts: dict[str, Any] = {f"{name}_start": Left(name, limits[name]) for name in names}
+    sizes: dict[str, Any] = {f"{name}_bytes": Octets(F(name)) for name in names}
+    return rows.defer(*names).annotate(**starts, **sizes)
+
+
+def _body(row: Any, name: str) -> Body | None:
+    text = getattr(row, f"{name}_start")
+    return None if text is None else Body(name=name, text=text, num_bytes=getattr(row, f"{name}_bytes"))
+
+
+def _call_evidence(call: ToolCall, tools: tuple[OfferedTool, ...]) -> CallEvidence:
+    args = _body(call, "args")
+    tool = next((tool for tool in tools if tool.name == call.tool_name), None)
+    if args and args.cut:
+        table = ArgumentTable(
+            other=Node("string", args.text[:2_000], len(args.text)),
+            notes=["These arguments are too long to be laid out here. The raw text has all of them."],
+        )
+    else:
+        table = argument_table(args.text if args else None, tool.parameters if tool else None)
+    return CallEvidence(
+        call=call, table=table, args=args, result=_result(_body(call, "result")), error=_body(call, "error"), tool=tool
+    )
+
+
+def _result(body: Body | None) -> Result:
+    if body is None:
+        return Result(kind="none")
+    try:
+        value = decode(body.text)
+    except ValueError:  # cut off, or older than the rule that results are JSON: its text says it best
+        return Result(kind="text", body=body, text=string_start(body.text))
+    if type(value) is str:
+        return Result(kind="text", body=body, text=value)
+    return Result(kind="tree", body=body, node=tree(value))
+
+
+def siblings(turn_id: int) -> list[Sibling]:
+    """The calls of a turn, without payload."""
+    rows = ToolCall.objects.filter(turn_id=turn_id).order_by("cycle", "index")[:200]
+    columns = ("id", "cycle", "index", "tool_name", "is_error")
+    found = rows.values(*columns, args_preview=Left("args", 200))
+    return [Sibling(number=number, **row) for number, row in enumerate(found, start=1)]
+
+
+def _around(turn: Turn) -> tuple[list[Turn], list[Turn]]:
+    """The nearest turns of the same conversation before and after this one, without their payload."""
+    if not turn.conversation_id:
+        return [], []
+    others = Turn.objects.filter(conversation_id=turn.conversation_id).exclude(pk=turn.pk).defer(*_TURN_PAYLOAD)
+    same = Q(started_at=turn.started_at)
+    earlier = Q(started_at__lt=turn.started_at) | same & (
+        Q(position__lt=turn.position) | Q(position=turn.position, pk__lt=turn.pk)
+    )
+    later = Q(started_at__gt=turn.started_at) | same & (
+        Q(position__gt=turn.position) | Q(position=turn.position, pk__gt=turn.pk)
+    )
+    before = others.filter(earlier).order_by("-started_at", "-position", "-pk")[:MAX_AROUND]
+    after = others.filter(later).order_by("started_at", "position", "pk")[:MAX_AROUND]
+    return list(before)[::-1], list(after)
