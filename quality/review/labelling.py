@@ -212,7 +212,9 @@ def _written(
         _refuse_nonce()
     if after:
         current = {**asdict(after), "version": event.version, "updated_at": event.created_at}
-        Feedback.objects.update_or_create(**item.key, reviewer_id=event.reviewer_id, defaults=current)
+        first = {**current, "created_at": event.created_at}
+        mine_by = {**item.key, "reviewer_id": event.reviewer_id}
+        Feedback.objects.update_or_create(**mine_by, defaults=current, create_defaults=first)
     elif mine:
         mine.delete()
     _bring_up(review, event)
