@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+# Where a CI service unpacks Python, the interpreter finds its own library by this variable alone.
+LIBRARIES = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
 TOOLS = ("sh", "sed", "sort", "tr", "head", "tail", "dirname", "mkdir", "rm", "cat", "env", "touch")
 
 
@@ -48,7 +50,7 @@ def shown(clone: Path, *path: Path, **variables: str) -> dict[str, str]:
     done = subprocess.run(
         ["/bin/sh", "bin/bootstrap", "--show"],
         cwd=clone,
-        env={"PATH": os.pathsep.join(map(str, path)), "HOME": "/nonexistent", **variables},
+        env={"PATH": os.pathsep.join(map(str, path)), "HOME": "/nonexistent", **LIBRARIES, **variables},
         capture_output=True,
         text=True,
         check=True,

@@ -26,7 +26,7 @@ open(diary, "a").write(f"{name} started {grandchild.pid}\\n")
 time.sleep(60)
 """
 PARENT = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from launch.errors import LaunchError
 from launch.household import Household, Stopped
@@ -34,7 +34,7 @@ diary, folder, extra = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 with Household(print) as household:
     def start(name, code, *arguments):
         command = [sys.executable, "-c", code, *arguments]
-        household.start(name, command, log=folder / f"{name}.log", env={}, cwd=folder)
+        household.start(name, command, log=folder / f"{name}.log", env=os.environ, cwd=folder)
     try:
         for name in ("postgres", "worker", "web"):
             start(name, Path(folder / "child.py").read_text(), name, diary)
