@@ -33,13 +33,11 @@ class RequestIdMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         given = request.headers.get("X-Request-ID", "")
-        token = request_id.set(given if _USABLE_ID.fullmatch(given) else uuid.uuid4().hex)
-        try:
-            response = self.get_response(request)
-            response["X-Request-ID"] = request_id.get()
-            return response
-        finally:
-            request_id.reset(token)
+        # Not taken back at the end: Django logs a refused request after the last middleware has returned.
+        request_id.set(given if _USABLE_ID.fullmatch(given) else uuid.uuid4().hex)
+        response = self.get_response(request)
+        response["X-Request-ID"] = request_id.get()
+        return response
 
 
 class NoStoreMiddleware:

@@ -1,0 +1,209 @@
+"""Tenant A reads and writes nothing of B: through pages, API, ORM and raw SQL (T3, T6, T10).
+
+Each tenant's rows hold a word of its own in every text column. A's own word must show up wherever B's must not, so that
+an empty page cannot pass.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import chain
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from quality.models import Feedback, FeedbackEvent, Import, ImportIssue, Review, ToolCall, Turn
+from quality.review.items import item_of_call, item_of_turn
+from quality.review.labelling import record_label
+from tenants.models import ApiToken, Membership, Role, Tenant, TenantModel
+from tenants.scope import tenant_scope
+from tenants.tokens import issue_token
+from tests.factories import MembershipFactory, TenantFactory, ToolCallFactory, ToolsetFactory, TurnFactory, UserFactory
+
+
+@dataclass
+class Side:
+    """One tenant with its word, an admin, and a row of each kind."""
+
+    tenant: Tenant
+    word: str
+    admin: Membership
+    token: str
+    call: ToolCall
+    empty_turn: Turn
+    import_job: Import
+
+
+def make(slug: str, word: str) -> Side:
+    tenant = TenantFactory(slug=slug, name=f"{word} Ltd")
+    with tenant_scope(tenant):
+        admin = MembershipFactory(role=Role.ADMIN, user=UserFactory(name=f"{word} Admin", email=f"{word}@example.com"))
+        _, token = issue_token(
+            name=f"{word} token",
+            scopes=["read", "feedback:write", "ingest:write", "export:read"],
+            created_by=admin.user,
+            expires_at=None,
+        )
+        tools = [{"type": "function", "function": {"name": f"{word}_tool", "parameters": {"type": "object"}}}]
+        said = {
+            "conversation_id": f"{word}-conversation",
+            "contact_id": f"{word}-contact",
+            "message_id": f"{word}-message",
+            "outbound_message_id": f"{word}-outbound",
+            "model": f"{word}-model",
+            "style_id": f"{word}-style",
+            "source": f"{word}-source",
+            "system": json.dumps(f"{word} system"),
+            "messages": json.dumps([{"role": "user", "content": f"{word} question"}]),
+        }
+        turn = TurnFactory(**said, toolset=ToolsetFactory(tools=json.dumps(tools)))
+        call = ToolCallFactory(
+            turn=turn,
+            tool_name=f"{word}_tool",
+            args=json.dumps({"secret": word}),
+            result=json.dumps({"answer": word}),
+            error=f"{word} error",
+        )
+        ToolCallFactory(turn=turn, tool_name=f"{word}_tool", index=1)  # one more, without a label
+        empty_turn = TurnFactory(**said | {"conversation_id": f"{word}-other"})
+        for item in (item_of_call(call.pk), item_of_turn(empty_turn.pk)):
+            record_label(item=item, reviewer=admin.user, label="other", note=f"{word} note")
+        job = Import.objects.create(filename=f"{word}.jsonl", created_by=admin.user, state="done", failure=f"{word}!")
+        ImportIssue.objects.create(import_job=job, index=0, line=1, code="x", path="y", message=f"{word} reason")
+    return Side(tenant, word, admin, token, call, empty_turn, job)
+
+
+@pytest.fixture
+def sides(db) -> tuple[Side, Side]:
+    return make("alpha", "aardvark"), make("beta", "bandicoot")
+
+
+def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> list[str]:
+    return list(
+        chain.from_iterable(
+            routes(each.url_patterns, prefix + str(each.pattern))
+            if isinstance(each, URLResolver)
+            else [prefix + str(each.pattern)]
+            for each in patterns
+        )
+    )
+
+
+def addresses(side: Side, *, slug: str) -> list[str]:
+    """Every address of the service that has parts we can fill, with the ids of `side` and the slug given."""
+    ids = {
+        "turns/": side.empty_turn.pk,
+        "calls/": side.call.pk,
+        "tool-calls/": side.call.pk,
+        "imports/": side.import_job.pk,
+    }
+    found = []
+    for route in routes(get_resolver().url_patterns):
+        if "<str:" in route or route.startswith(("signin", "signout")):
+            continue
+        before_id = re.search(r"([a-z-]+/)<int:pk>", route)
+        pk = ids.get(before_id[1], side.call.pk) if before_id else 0
+        path = re.sub(r"<int:pk>", str(pk), route)
+        path = re.sub(r"<slug:slug>", slug, path)
+        path = re.sub(r"<int:\w+>", "0", path)
+        found.append("/" + path)
+    assert len(found) > 20
+    return found
+
+
+def body(response) -> str:
+    content = b"".join(response.streaming_content) if response.streaming else response.content
+    return content.decode(errors="replace")
+
+
+def test_no_page_and_no_answer_shows_another_tenants_word(client, sides):
+    alpha, beta = sides
+    client.force_login(alpha.admin.user)
+    shown = 0
+    for path in addresses(alpha, slug="alpha"):
+        headers = {"Authorization": f"Bearer {alpha.token}"} if path.startswith("/api") else {}
+        response = client.get(path, headers=headers)
+        text = body(response)
+        assert response.status_code < 500, path
+        assert beta.word not in text, path
+        shown += alpha.word in text
+    assert shown >= 10  # its own word is there
+
+
+def test_ids_of_another_tenant_do_not_exist(client, sides):
+    alpha, beta = sides
+    client.force_login(alpha.admin.user)
+    with_id = [path for path in addresses(beta, slug="alpha") if re.search(r"/\d+(/|$)", path)]
+    assert len(with_id) >= 8
+    for path in with_id:
+        headers = {"Authorization": f"Bearer {alpha.token}"} if path.startswith("/api") else {}
+        label = {"label": "other"}
+        for response in (
+            client.get(path, headers=headers),
+            client.post(path, label, "application/json", headers=headers) if headers else client.post(path, label),
+        ):
+            assert response.status_code in (404, 405), (path, response.status_code)
+            assert beta.word not in body(response)
+
+
+def test_another_tenants_pages_do_not_exist_for_outsiders(client, sides):
+    alpha, beta = sides
+    pages = [path for path in addresses(beta, slug="beta") if path.startswith("/t/")]
+    assert len(pages) >= 12
+    for path in pages:
+        client.logout()
+        assert client.get(path).status_code in (302, 405), path  # to the sign-in
+        client.force_login(alpha.admin.user)
+        for send in (client.get, client.post):
+            assert send(path).status_code in (404, 405), (send.__name__, path)
+
+
+def test_labels_on_another_tenants_calls_are_refused_and_leave_nothing(client, sides):
+    alpha, beta = sides
+    headers = {"Authorization": f"Bearer {alpha.token}"}
+    base = "/api/admin/quality"
+
+    def label(path: str):
+        return client.post(f"{base}/{path}/feedback", {"label": "bad_args"}, "application/json", headers=headers)
+
+    theirs, missing = label(f"tool-calls/{beta.call.pk}"), label("tool-calls/999999")
+    assert (theirs.status_code, missing.status_code) == (404, 404)
+    same = {"title", "detail", "type", "status", "errors"}
+    clean = [json.loads(re.sub(rf"\b(999999|{beta.call.pk})\b", "N", response.text)) for response in (theirs, missing)]
+    assert {key: clean[0].get(key) for key in same} == {key: clean[1].get(key) for key in same}
+    assert label(f"turns/{beta.empty_turn.pk}").status_code == 404
+    assert label(f"tool-calls/{alpha.call.pk}").status_code in (200, 201)  # positive control
+    with tenant_scope(beta.tenant):
+        assert set(FeedbackEvent.objects.values_list("reviewer_id", flat=True)) == {beta.admin.user_id}
+        assert Feedback.objects.count() == 2
+
+
+def test_exports_hold_ones_own_rows_to_the_last(client, sides):
+    alpha, beta = sides
+    response = client.get(
+        "/api/admin/quality/tool-call-feedback/export.jsonl", headers={"Authorization": f"Bearer {beta.token}"}
+    )
+    *records, trailer = map(json.loads, body(response).splitlines())
+    assert trailer["count"] == len(records) == 2
+    assert all(beta.word in json.dumps(record) and alpha.word not in json.dumps(record) for record in records)
+
+
+def test_the_orm_and_raw_sql_see_ones_own_rows_only(sides):
+    alpha, beta = sides
+    models = [model for model in apps.get_models() if issubclass(model, TenantModel)]
+    assert len(models) >= 12
+    for mine, other in ((alpha, beta), (beta, alpha)):
+        with tenant_scope(mine.tenant), connection.cursor() as cursor:
+            for model in models:
+                cursor.execute(f"SELECT t::text FROM {model._meta.db_table} t")
+                rows = "\n".join(row for (row,) in cursor.fetchall())
+                assert other.word not in rows, model
+                assert model._base_manager.exclude(tenant=mine.tenant).count() == 0, model
+            for model in (ToolCall, Turn, Review, Feedback, FeedbackEvent, Import, ImportIssue, ApiToken, Membership):
+                assert model.objects.exists(), model  # positive control
+            assert ToolCall._base_manager.filter(pk=other.call.pk).update(tool_name="stolen") == 0
+            assert ToolCall._base_manager.filter(pk=other.call.pk).delete()[0] == 0
+    with tenant_scope(beta.tenant):
+        assert ToolCall.objects.get(pk=beta.call.pk).tool_name == "bandicoot_tool"
