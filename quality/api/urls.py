@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, exports, health
+from quality.api import calls, docs, exports, health, ingest
 
 ADMIN = "api/admin/quality/"
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path(f"{ADMIN}turns/<int:pk>/feedback/undo", calls.TurnUndoView.as_view(), name="api-turn-undo"),
     path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
     path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
+    path("api/ingest/tool-calls", ingest.ToolCallsIngestView.as_view(), name="api-ingest-tool-calls"),
     path("api/schema", docs.SchemaView.as_view(), name="api-schema"),
     path("docs", docs.docs, name="api-docs"),
     path("healthz", health.healthz, name="healthz"),

@@ -101,6 +101,15 @@ class Reader:
         else:
             yield from self._values()
 
+    @property
+    def line(self) -> int:
+        """The line that reading has come to."""
+        return self._count_lines(self._at)
+
+    def too_large(self) -> Unreadable:
+        limit = self._max_total / (1024 * 1024)
+        return Unreadable("too_large", f"It is larger than {limit:g} MiB. Split it and send the parts one by one.")
+
     # --- bytes --------------------------------------------------------------------------------------------------------
     def _more(self) -> bool:
         """Read on; False at the end. Reads at least as much as is held, so that rescanning stays linear."""
@@ -109,8 +118,7 @@ class Reader:
             return False
         self.bytes_read += len(chunk)
         if self.bytes_read > self._max_total:
-            limit = self._max_total // (1024 * 1024)
-            raise Unreadable("too_large", f"It is larger than {limit} MiB. Split it and send the parts one by one.")
+            raise self.too_large()
         self._count_lines(self._at)
         self._data = self._data[self._at :] + chunk
         self._at = self._counted = 0

@@ -14,7 +14,7 @@ from django.utils import timezone
 from quality.ingest import tables
 from quality.ingest.evidence import utc
 from quality.ingest.items import Parsed
-from quality.ingest.reader import ItemError
+from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.records import (
     CallRecord,
     Conflict,
@@ -61,21 +61,28 @@ def store(batch: Sequence[Parsed], *, tenant: Tenant | int, import_id: int | Non
 
 
 def batches(parsed: Iterator[Parsed | ItemError]) -> Iterator[tuple[list[Parsed], list[ItemError]]]:
-    """Items in batches that fit into memory and a short transaction, with what was refused on the way."""
+    """Items in batches that fit into memory and a short transaction, with what was refused on the way. What was read
+    before the source turned out Unreadable comes out first."""
     good: list[Parsed] = []
     bad: list[ItemError] = []
     size = 0
-    for item in parsed:
-        if isinstance(item, ItemError):
-            bad.append(item)
-        else:
-            good.append(item)
-            size += item.size
-        if len(good) + len(bad) >= MAX_BATCH_ITEMS or size >= MAX_BATCH_BYTES:
-            yield good, bad
-            good, bad, size = [], [], 0
+    failure = None
+    try:
+        for item in parsed:
+            if isinstance(item, ItemError):
+                bad.append(item)
+            else:
+                good.append(item)
+                size += item.size
+            if len(good) + len(bad) >= MAX_BATCH_ITEMS or size >= MAX_BATCH_BYTES:
+                yield good, bad
+                good, bad, size = [], [], 0
+    except Unreadable as error:
+        failure = error
     if good or bad:
         yield good, bad
+    if failure is not None:
+        raise failure
 
 
 @dataclass(frozen=True, slots=True)

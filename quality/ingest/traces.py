@@ -22,6 +22,10 @@ class Traces:
     def bytes_read(self) -> int:
         return self._reader.bytes_read
 
+    @property
+    def line(self) -> int:
+        return self._reader.line
+
     def __iter__(self) -> Iterator[Parsed | ItemError]:
         items = check(self._reader)
         if self.format is not None:

@@ -1,0 +1,174 @@
+"""Traces come in: neutral records, one or many, streamed."""
+# mypy: disable-error-code="assignment"
+# (a field may be called `index`: REST framework takes declared fields off the class)
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.request import UnreadablePostError
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiExample, OpenApiRequest, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from quality.api.base import TenantView, TokenRequest
+from quality.api.problems import fault, problem
+from quality.ingest.compressed import gunzip
+from quality.ingest.formats import neutral
+from quality.ingest.reader import ItemError, Reader, Shape, Unreadable
+from quality.ingest.store import batches, store
+from quality.ingest.traces import Traces
+from tenants.models import Scope, Tenant
+
+SHAPES: dict[str, Shape] = {
+    "application/json": "json",
+    "application/x-ndjson": "lines",
+    "application/ndjson": "lines",
+    "application/jsonl": "lines",
+}
+MAX_TOLD = 1_000  # refused items listed in one answer; all are counted
+MAX_ERRORS = 100
+
+EXAMPLE = {
+    "external_id": "run-7:call-1",
+    "conversation": "c-55",
+    "message": "m-9",
+    "tool_name": "get_order",
+    "args": {"n": "7"},
+    "result": {"status": "sent"},
+    "started_at": "2026-05-12T08:30:00.000Z",
+}
+
+
+class RejectedItem(serializers.Serializer):
+    """One record that was refused."""
+
+    index = serializers.IntegerField(help_text="From 0, in the order sent.")
+    line = serializers.IntegerField(help_text="From 1: where in the body.")
+    code = serializers.CharField()
+    path = serializers.CharField(help_text="The field at fault, in the record.")
+    message = serializers.CharField()
+
+
+class IngestReport(serializers.Serializer):
+    """What became of the records. All that are not rejected are stored."""
+
+    accepted = serializers.IntegerField(help_text="New, or they completed a stored one.")
+    unchanged = serializers.IntegerField(help_text="Stored before with the same content.")
+    numRejected = serializers.IntegerField()
+    rejected = RejectedItem(many=True, help_text=f"The first {MAX_TOLD:,} of them.")
+
+
+class ToolCallsIngestView(TenantView):
+    required_scope = Scope.INGEST_WRITE
+
+    @extend_schema(
+        operation_id="ingestToolCalls",
+        tags=["Ingest"],
+        request={
+            "application/json": OpenApiRequest(OpenApiTypes.OBJECT, examples=[OpenApiExample("one call", EXAMPLE)]),
+            "application/x-ndjson": OpenApiRequest(OpenApiTypes.BINARY),
+        },
+        responses={
+            200: OpenApiResponse(IngestReport, description="Every record is stored."),
+            207: OpenApiResponse(IngestReport, description="Some records were rejected, the others are stored."),
+            400: OpenApiResponse(description="No record could be stored (problem+json, with the report's members)."),
+            413: OpenApiResponse(description="The body or its only record is too large."),
+            415: OpenApiResponse(description="Not JSON, not JSON lines, or an unknown encoding."),
+        },
+    )
+    def post(self, request: TokenRequest) -> Response | HttpResponse:
+        """Send tool calls in as neutral records: one object, an array, or JSON lines. Sending a record again under its
+        external_id changes nothing; a missing result may follow later. Each record is stored or rejected by itself."""
+        raw = request._request
+        shape = SHAPES.get(raw.content_type or "")
+        if shape is None or (raw.content_params or {}).get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+            accepted = ", ".join(SHAPES)
+            return problem(415, "unsupported_media_type", f"Send one of {accepted}, in UTF-8.")
+        encoding = raw.headers.get("Content-Encoding", "identity").lower()
+        if encoding not in ("identity", "gzip"):
+            return problem(415, "unsupported_encoding", "Send the body as it is, or with Content-Encoding: gzip.")
+        read = _reader(raw)
+        reader = Reader(
+            gunzip(read) if encoding == "gzip" else read, shape=shape, max_total_bytes=settings.IMPORT_MAX_BYTES
+        )
+        if int(raw.META.get("CONTENT_LENGTH") or 0) > settings.IMPORT_MAX_BYTES:
+            outcome = _Outcome()
+            outcome.stop(reader.too_large(), line=1)
+            return _refused(outcome)
+        return _answer(_store(Traces(reader, format_name=neutral.NAME), request.auth.tenant))
+
+
+def _reader(request: HttpRequest) -> Callable[[int], bytes]:
+    def read(size: int) -> bytes:
+        try:
+            return request.read(size)
+        except UnreadablePostError as error:
+            raise Unreadable("truncated", "The body ended too early.") from error
+
+    return read
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """The sum of all batches. `failure` is why the rest could not be read, if it could not."""
+
+    accepted: int = 0
+    unchanged: int = 0
+    num_rejected: int = 0
+    rejected: list[ItemError] = field(default_factory=list)
+    failure: Unreadable | None = None
+
+    def reject(self, refused: list[ItemError]) -> None:
+        self.num_rejected += len(refused)
+        self.rejected += refused[: max(0, MAX_TOLD - len(self.rejected))]
+
+    def stop(self, failure: Unreadable, *, line: int) -> None:
+        self.failure = failure
+        index = self.accepted + self.unchanged + self.num_rejected
+        self.reject([ItemError(index, line, failure.code, "", failure.message)])
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "accepted": self.accepted,
+            "unchanged": self.unchanged,
+            "numRejected": self.num_rejected,
+            "rejected": [asdict(item) for item in self.rejected],
+        }
+
+
+def _store(traces: Traces, tenant: Tenant) -> _Outcome:
+    outcome = _Outcome()
+    try:
+        for good, bad in batches(iter(traces)):
+            stored = store(good, tenant=tenant)
+            outcome.accepted += stored.accepted
+            outcome.unchanged += stored.unchanged
+            outcome.reject([*bad, *stored.rejected])
+    except Unreadable as failure:
+        outcome.stop(failure, line=traces.line)
+    return outcome
+
+
+def _answer(outcome: _Outcome) -> Response | HttpResponse:
+    if outcome.num_rejected and not outcome.accepted + outcome.unchanged:
+        return _refused(outcome)
+    return Response(outcome.report(), status=207 if outcome.num_rejected else 200)
+
+
+def _refused(outcome: _Outcome) -> HttpResponse:
+    """Nothing was stored."""
+    failure = outcome.failure
+    errors = [fault(item.path, item.code, item.message) for item in outcome.rejected[:MAX_ERRORS]]
+    too_large = all(error["code"] == "too_large" for error in errors)
+    detail = failure.message if failure else f"{outcome.num_rejected:,} rejected: {errors[0]['message']}"
+    return problem(
+        413 if too_large else 400,
+        "too_large" if too_large else "nothing_stored",
+        detail,
+        errors=errors,
+        **outcome.report(),
+    )

@@ -1,0 +1,36 @@
+"""Bodies that come compressed, unpacked step by step: never more than was asked for at a time."""
+
+import zlib
+from collections.abc import Callable
+
+from quality.ingest.reader import CHUNK_BYTES, Unreadable
+
+_GZIP = zlib.MAX_WBITS | 16
+
+
+def gunzip(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """A `read` of the unpacked bytes, at most as many as asked for; raises Unreadable. Several members may follow each
+    other, as `cat a.gz b.gz` makes them."""
+    unpacker = zlib.decompressobj(_GZIP)
+    waiting = b""
+
+    def read_unpacked(size: int) -> bytes:
+        nonlocal unpacker, waiting
+        try:
+            while True:
+                if unpacker.eof and (waiting := unpacker.unused_data or read(CHUNK_BYTES)):
+                    unpacker = zlib.decompressobj(_GZIP)
+                elif not waiting and not unpacker.eof:
+                    waiting = read(CHUNK_BYTES)
+                    if not waiting:
+                        raise Unreadable("truncated", "The compressed body ends too early.")
+                elif unpacker.eof:
+                    return b""
+                unpacked = unpacker.decompress(waiting, size)
+                waiting = unpacker.unconsumed_tail
+                if unpacked:
+                    return unpacked
+        except zlib.error as error:
+            raise Unreadable("malformed_gzip", "The body is not what Content-Encoding: gzip says.") from error
+
+    return read_unpacked

@@ -1,0 +1,243 @@
+"""A whole file: claimed by one worker, read batch by batch, with live progress and a report per item.
+
+The row of `imports` is the truth. A worker that dies leaves a lease that runs out; the next one begins again from the
+first byte, which is harmless because the store is idempotent.
+"""
+
+import datetime as dt
+import logging
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from quality import tasks
+from quality.ingest.formats import FORMATS
+from quality.ingest.reader import ItemError, Reader, Unreadable
+from quality.ingest.store import batches, store
+from quality.ingest.traces import AUTO, Traces
+from quality.models import Import, ImportIssue, ImportState
+from tenants import audit
+from tenants.models import Tenant, User
+from tenants.scope import tenant_scope
+
+logger = logging.getLogger(__name__)
+
+LEASE = dt.timedelta(seconds=90)  # one batch takes a second or two
+MAX_ATTEMPTS = 3
+MAX_STORED_ISSUES = 10_000  # more are counted, not kept
+
+DETECT = AUTO
+FORMAT_CHOICES = (DETECT, *FORMATS)
+
+
+class UploadRefused(ValueError):
+    """A file that is not even taken; the message says why, for people."""
+
+
+class LeaseLost(Exception):
+    """Another worker has this import now."""
+
+
+def accept_upload(*, upload: UploadedFile, format_name: str = DETECT, created_by: User | None = None) -> Import:
+    """Keep an uploaded file and queue its import, in the open scope; raises UploadRefused."""
+    size = upload.size or 0
+    if size > settings.IMPORT_MAX_BYTES:
+        limit = settings.IMPORT_MAX_BYTES // (1024 * 1024)
+        raise UploadRefused(f"The file is larger than {limit} MiB. Split it and import the parts.")
+    if format_name not in FORMAT_CHOICES:
+        raise UploadRefused(f"There is no format {format_name!r}. Choose one of: {', '.join(FORMAT_CHOICES)}.")
+    stored_as = uuid.uuid4().hex
+    path = stored_path(stored_as)
+    if hasattr(upload, "temporary_file_path"):
+        shutil.move(upload.temporary_file_path(), path)
+    else:
+        with path.open("xb") as file:
+            file.writelines(upload.chunks())
+    path.chmod(0o600)
+    job = create_import(
+        filename=upload.name or "", stored_as=stored_as, size=size, format_name=format_name, created_by=created_by
+    )
+    tenant_id, import_id = job.tenant_id, job.pk
+    transaction.on_commit(lambda: tasks.publish(tasks.import_traces, tenant_id, import_id))
+    return job
+
+
+def create_import(
+    *, filename: str, size: int, stored_as: str = "", format_name: str = DETECT, created_by: User | None = None
+) -> Import:
+    """The row of a queued import, in the open scope."""
+    shown = "".join(character if character.isprintable() else "\ufffd" for character in filename)[:255]
+    return Import.objects.create(
+        filename=shown, stored_as=stored_as, bytes_total=size, format=format_name, created_by=created_by
+    )
+
+
+def stored_path(stored_as: str) -> Path:
+    return Path(settings.MEDIA_ROOT) / stored_as
+
+
+def run_import(
+    import_id: int,
+    *,
+    tenant: Tenant | int,
+    path: Path | None = None,
+    on_progress: Callable[[Import], None] = lambda job: None,
+) -> Import | None:
+    """Import one file; None if another worker has it or it is done. `path` is for files that are not uploads."""
+    with tenant_scope(tenant):
+        job = _claim(import_id)
+    if job is None:
+        return None
+    run = _Run(job, tenant, on_progress)
+    try:
+        run.read(path or stored_path(job.stored_as))
+    except LeaseLost:
+        logger.warning("import %s: another worker took it over", import_id)
+        return None
+    if job.stored_as:
+        stored_path(job.stored_as).unlink(missing_ok=True)
+    return job
+
+
+def _claim(import_id: int) -> Import | None:
+    """Make the import ours, by a guarded update, and begin it anew; None if it is not to be had."""
+    now, token = timezone.now(), uuid.uuid4()
+    free = Q(state=ImportState.QUEUED) | Q(state=ImportState.RUNNING, lease_until__lt=now)
+    candidates = Import.objects.filter(free, pk=import_id)
+    claimed = candidates.filter(attempt__lt=MAX_ATTEMPTS).update(
+        state=ImportState.RUNNING,
+        attempt=F("attempt") + 1,
+        lease_token=token,
+        lease_until=now + LEASE,
+        started_at=now,
+        bytes_read=0,
+        num_accepted=0,
+        num_unchanged=0,
+        num_rejected=0,
+        num_turns=0,
+        num_calls=0,
+    )
+    if not claimed:
+        candidates.filter(attempt__gte=MAX_ATTEMPTS).update(
+            state=ImportState.FAILED,
+            failure=f"The worker was lost {MAX_ATTEMPTS} times. What was read before is stored; import the file again.",
+            finished_at=now,
+        )
+        return None
+    ImportIssue.objects.filter(import_job=import_id).delete()
+    return Import.objects.get(pk=import_id)
+
+
+class _Run:
+    """One attempt at an import. Each batch, its issues and the progress are one transaction."""
+
+    def __init__(self, job: Import, tenant: Tenant | int, on_progress: Callable[[Import], None]) -> None:
+        self._job = job
+        self._tenant = tenant
+        self._on_progress = on_progress
+        self._num_issues = 0
+
+    def read(self, path: Path) -> None:
+        """Raises LeaseLost."""
+        try:
+            with path.open("rb") as file:
+                traces = Traces(
+                    Reader(file.read, max_total_bytes=settings.IMPORT_MAX_BYTES), format_name=self._job.format
+                )
+                for good, bad in batches(iter(traces)):
+                    with tenant_scope(self._tenant):
+                        report = store(good, tenant=self._tenant, import_id=self._job.pk)
+                        self._add(report.accepted, report.unchanged, [*bad, *report.rejected])
+                        self._job.num_turns += report.num_turns
+                        self._job.num_calls += report.num_calls
+                        self._job.bytes_read = traces.bytes_read
+                        if traces.format is not None:
+                            self._job.format = traces.format.NAME
+                        self._save(lease_until=timezone.now() + LEASE)
+                    self._on_progress(self._job)
+                self._job.bytes_read = traces.bytes_read
+        except Unreadable as error:
+            self._finish(error.message)
+        except OSError as error:
+            logger.exception("import %s: the file cannot be read", self._job.pk)
+            self._finish(f"The file cannot be read ({error.strerror}). Import it again.")
+        else:
+            nothing = self._job.num_accepted + self._job.num_unchanged + self._job.num_rejected == 0
+            self._finish("There are no traces in it." if nothing else "")
+
+    def _add(self, accepted: int, unchanged: int, rejected: list[ItemError]) -> None:
+        self._job.num_accepted += accepted
+        self._job.num_unchanged += unchanged
+        self._job.num_rejected += len(rejected)
+        kept = rejected[: max(0, MAX_STORED_ISSUES - self._num_issues)]
+        self._num_issues += len(kept)
+        ImportIssue.objects.bulk_create(
+            ImportIssue(
+                import_job=self._job,
+                index=issue.index,
+                line=issue.line,
+                code=issue.code,
+                path=issue.path,
+                message=issue.message,
+            )
+            for issue in kept
+        )
+
+    def _finish(self, failure: str) -> None:
+        """Close the job. A failure says what of the file was not read; what was read is stored."""
+        self._job.failure = failure
+        with tenant_scope(self._tenant):
+            self._save(
+                state=ImportState.FAILED if failure else ImportState.DONE,
+                finished_at=timezone.now(),
+                lease_until=None,
+                stored_as="",
+            )
+            audit.record(
+                "import.finished",
+                object_type="import",
+                object_id=self._job.pk,
+                actor=self._job.created_by,
+                detail={
+                    "filename": self._job.filename,
+                    "accepted": self._job.num_accepted,
+                    "unchanged": self._job.num_unchanged,
+                    "rejected": self._job.num_rejected,
+                },
+            )
+        self._on_progress(self._job)
+
+    def _save(self, **changes: object) -> None:
+        """Write the progress and these changes, if the lease is still ours."""
+        job = self._job
+        progress = {
+            field: getattr(job, field)
+            for field in (
+                "bytes_read",
+                "num_accepted",
+                "num_unchanged",
+                "num_rejected",
+                "num_turns",
+                "num_calls",
+                "format",
+                "failure",
+            )
+        }
+        if not Import.objects.filter(pk=job.pk, lease_token=job.lease_token).update(**progress, **changes):
+            raise LeaseLost
+        for field, value in changes.items():
+            setattr(job, field, value)
+
+
+def expired() -> models.QuerySet[Import]:
+    """Imports whose message or worker was lost, in every tenant the `janitor` may see."""
+    now = timezone.now()
+    lost = Q(state=ImportState.QUEUED, created_at__lt=now - LEASE) | Q(state=ImportState.RUNNING, lease_until__lt=now)
+    return models.QuerySet(Import).using("janitor").filter(lost)

@@ -1,0 +1,69 @@
+"""Import a file of traces into a tenant."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from quality.ingest import importer
+from quality.ingest.formats import FORMATS
+from quality.models import Import, ImportIssue
+from tenants.access import tenant_by_slug
+from tenants.scope import tenant_scope
+
+SHOWN_ISSUES = 100
+
+
+class Command(BaseCommand):
+    help = (
+        "Import a file of traces: JSON, a JSON array, or JSON Lines. Importing it again changes nothing. "
+        "Exit code 0: all taken; 1: some items were refused; 2: nothing could be read."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--tenant", required=True, metavar="SLUG")
+        parser.add_argument("--format", default=importer.DETECT, choices=importer.FORMAT_CHOICES, dest="format_name")
+
+    def handle(self, *args: Any, file: Path, tenant: str, format_name: str, **options: Any) -> None:
+        found = tenant_by_slug(tenant)
+        if found is None:
+            raise CommandError(f"There is no tenant {tenant!r}.", returncode=2)
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            raise CommandError(f"{file}: {error.strerror}.", returncode=2) from error
+        with tenant_scope(found):
+            job = importer.create_import(filename=file.name, size=size, format_name=format_name)
+        done = importer.run_import(job.pk, tenant=found, path=file, on_progress=self._progress)
+        if done is None:
+            raise CommandError("Another worker took this import over.", returncode=2)
+        with tenant_scope(found):
+            issues = list(ImportIssue.objects.filter(import_job=done).order_by("index", "pk")[:SHOWN_ISSUES])
+        self._report(done, issues)
+        if done.num_accepted + done.num_unchanged == 0:
+            sys.exit(2)
+        if done.num_rejected or done.failure:
+            sys.exit(1)
+
+    def _progress(self, job: Import) -> None:
+        if sys.stderr.isatty():
+            share = job.bytes_read / job.bytes_total if job.bytes_total else 1
+            self.stderr.write(f"\r{share:4.0%}  {job.num_calls:,} calls, {job.num_rejected:,} refused", ending="")
+            if job.finished_at:
+                self.stderr.write("")
+
+    def _report(self, job: Import, issues: list[ImportIssue]) -> None:
+        label = FORMATS[job.format].LABEL if job.format in FORMATS else "unknown format"
+        self.stdout.write(
+            f"{job.filename} ({label}): {job.num_accepted:,} accepted, {job.num_unchanged:,} unchanged, "
+            f"{job.num_rejected:,} rejected; {job.num_turns:,} new turns with {job.num_calls:,} new calls."
+        )
+        for issue in issues:
+            field = f" {issue.path}:" if issue.path else ""
+            self.stdout.write(f"  line {issue.line}:{field} {issue.message} [{issue.code}]")
+        if job.num_rejected > len(issues):
+            self.stdout.write(f"  … and {job.num_rejected - len(issues):,} more.")
+        if job.failure:
+            self.stderr.write(f"{job.filename}: {job.failure}")

@@ -1,0 +1,45 @@
+"""Example traces: each file gives its expected neutral records, imported twice and in any piece."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from quality.ingest.formats import FORMATS
+from quality.ingest.items import Parsed
+from quality.ingest.reader import Reader
+from quality.ingest.records import to_neutral
+from quality.ingest.traces import AUTO, Traces
+from tests.corpus import corpus
+
+FILES = sorted(
+    path
+    for name in FORMATS
+    for path in (corpus.folder() / "traces" / name).glob("*.json")
+    if not path.name.endswith(".expected.json")
+)
+IDS = [f"{path.parent.name}/{path.stem}" for path in FILES]
+
+
+def records(path: Path, format_name: str) -> list[dict]:
+    with path.open("rb") as file:
+        items = list(Traces(Reader(file.read), format_name=format_name))
+    assert all(isinstance(item, Parsed) for item in items), items
+    calls = [to_neutral(call) for item in items for turn in item.turns for call in turn.calls]
+    return sorted(({**call, "warnings": sorted(call["warnings"])} for call in calls), key=json.dumps)
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_a_trace_gives_its_expected_records(path):
+    wanted = json.loads(path.with_name(f"{path.stem}.expected.json").read_text("utf-8"))
+    wanted = sorted(({**call, "warnings": sorted(call["warnings"])} for call in wanted), key=json.dumps)
+    assert records(path, path.parent.name) == wanted
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_a_trace_is_recognised_by_itself(path):
+    with path.open("rb") as file:
+        traces = Traces(Reader(file.read), format_name=AUTO)
+        list(traces)
+    assert traces.format is not None
+    assert traces.format.NAME == path.parent.name
