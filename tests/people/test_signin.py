@@ -26,7 +26,7 @@ def test_a_member_signs_in_and_lands_in_the_only_tenant(client, member):
     assert response.url == "/signin/?next=/t/acme/members/"
     assert sign_in(client).url == "/"
     assert client.get("/").url == "/t/acme/"
-    with tenant_scope(member.tenant):
+    with tenant_scope(member.tenant_id):
         event = AuditEvent.objects.get()
         assert (event.action, event.actor_id, event.detail) == ("member.signed_in", member.user_id, {"how": "password"})
         assert event.request_id != "-"
