@@ -22,6 +22,8 @@ from tenants.models import Membership, Role, Tenant
 from tenants.scope import tenant_scope
 from tests import environment
 
+pytest_plugins = ["tests.service"]
+
 ROOT = Path(__file__).resolve().parent.parent
 KEEP = {"django_migrations", "django_content_type", "auth_permission"}
 TEMPLATE_LOCK = 7_301_155
