@@ -64,9 +64,9 @@ class EmbeddedPostgres:
         if not self.data.exists():
             self._make_data(binaries)
         self._refuse_other_version(binaries)
-        self._end_leftover(binaries)
         deadline = time.monotonic() + CRASH_PATIENCE_S
         while True:
+            self._end_leftover(binaries)
             port = free_port()
             seen = self.log.stat().st_size if self.log.exists() else 0
             self.child = self._spawn(binaries, port)
