@@ -42,4 +42,4 @@ def test_a_trace_is_recognised_by_itself(path):
         traces = Traces(Reader(file.read), format_name=AUTO)
         list(traces)
     assert traces.format is not None
-    assert traces.format.NAME == path.parent.name
+    assert path.parent.name == traces.format.NAME
