@@ -128,7 +128,8 @@ def _faults(item: dict[str, Any], policy: net.Policy) -> list[tuple[str, str]]:
     return faults
 
 
-def _name_fault(value: Any) -> str | None:
+def name_fault(value: Any) -> str | None:
+    """Why `value` cannot be the name of a tool, or None."""
     good = isinstance(value, str) and _NAME.fullmatch(value)
     return None if good else "must be 1 to 64 letters, digits, - or _"
 
@@ -148,7 +149,7 @@ def _one_of(*values: str) -> Any:
 
 
 _CHECKS = {
-    "name": _name_fault,
+    "name": name_fault,
     "description": _description_fault,
     "parameters": schema_fault,
     "url": lambda value: None if isinstance(value, str) else "must be a string",
