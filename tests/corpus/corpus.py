@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def folder() -> Path:
     return Path(os.environ.get("CORPUS_DIR") or Path(__file__).parent / "data")
@@ -19,3 +21,12 @@ def load(name: str) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line.strip()]
+
+
+def cases(name: str) -> list[Any]:
+    """One pytest parameter a case, named by its id; a single skipped one, with the reason, if the file is absent."""
+    rows = load(name)
+    if not rows:
+        reason = f"{folder() / name} is not there"
+        return [pytest.param(None, id="absent", marks=pytest.mark.skip(reason=reason))]
+    return [pytest.param(row, id=row["id"]) for row in rows]

@@ -1,0 +1,102 @@
+"""Where a JSON value ends, found while it arrives.
+
+The scanner knows strings, brackets and the order of tokens, so an end tag inside a string is text, and text that can
+be no JSON is noticed at once and not at the end of the output. It is as tolerant as `jsonish.repaired`.
+"""
+
+import json
+import re
+
+from engine.parsing.source import Broken, Source, Wait
+from engine.strict_json import MAX_DEPTH
+
+_DECODER = json.JSONDecoder(strict=False)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_WORD = re.compile(r"[\w.+-]*")
+_STRINGS = {
+    '"': re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL),
+    "'": re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+", re.DOTALL),
+}
+_PAIRS = {"{": "}", "[": "]", "(": ")"}
+_WORTH_A_TRY = 48  # characters in hand from which the C decoder is asked first
+
+# What may come next.
+_VALUE, _VALUE_OR_END, _KEY_OR_END, _COLON, _COMMA_OR_END = range(5)
+
+
+def skip_value(source: Source) -> Wait[None]:
+    """Step over the JSON value at `pos`. Raises `Broken` where it can be none, `Cut` where the output ends in it."""
+    index = source.pos - source.base
+    if len(source.window) - index >= _WORTH_A_TRY and (end := _decoded_end(source.window, index)):
+        source.pos = source.base + end
+        return
+    stack: list[str] = []
+    expect = _VALUE
+    while True:
+        char = yield from _next_char(source)
+        if char in _STRINGS and expect not in (_COLON, _COMMA_OR_END):
+            yield from skip_string(source)
+            expect = _COLON if expect == _KEY_OR_END else _COMMA_OR_END
+        elif char in _PAIRS and expect in (_VALUE, _VALUE_OR_END):
+            source.pos += 1
+            stack.append(_PAIRS[char])
+            if len(stack) > MAX_DEPTH:
+                raise Broken(f"more than {MAX_DEPTH} nested containers")
+            expect = _KEY_OR_END if char == "{" else _VALUE_OR_END
+            continue
+        elif char == ":" and expect == _COLON:
+            source.pos += 1
+            expect = _VALUE
+        elif char == "," and expect == _COMMA_OR_END and stack:
+            source.pos += 1
+            expect = _KEY_OR_END if stack[-1] == "}" else _VALUE_OR_END
+        elif stack and char == stack[-1] and expect in (_COMMA_OR_END, _KEY_OR_END, _VALUE_OR_END):
+            source.pos += 1
+            stack.pop()
+            expect = _COMMA_OR_END
+        elif expect in (_VALUE, _VALUE_OR_END) and (yield from source.match(_WORD)):
+            expect = _COMMA_OR_END
+        else:
+            raise Broken(f"{char!r} does not belong here")
+        if not stack:
+            return
+
+
+def skip_string(source: Source) -> Wait[None]:
+    """Step over the quoted string at `pos`."""
+    quote = source.window[source.pos - source.base]
+    source.pos += 1
+    while True:
+        found = _STRINGS[quote].match(source.window, source.pos - source.base)
+        assert found is not None
+        source.pos = source.base + found.end()
+        if source.window[found.end() : found.end() + 1] == quote:
+            source.pos += 1
+            return
+        yield from source.more()
+
+
+def _next_char(source: Source) -> Wait[str]:
+    """The next character that is neither blank nor a blank written as `\\n`."""
+    while True:
+        found = _SPACE.match(source.window, source.pos - source.base)
+        assert found is not None
+        source.pos = source.base + found.end()
+        char = source.window[found.end() : found.end() + 1]
+        if char == "\\":
+            after = source.window[found.end() + 1 : found.end() + 2]
+            if after and after not in "nrt":
+                raise Broken("a backslash outside of a string")
+            if after:
+                source.pos += 2
+                continue
+        elif char:
+            return char
+        yield from source.more()
+
+
+def _decoded_end(window: str, index: int) -> int:
+    try:
+        return _DECODER.raw_decode(window, index)[1]
+    except (ValueError, RecursionError):
+        return 0

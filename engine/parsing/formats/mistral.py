@@ -1,0 +1,51 @@
+"""Mistral: `[TOOL_CALLS]` with a list, or with `name{…}`, `name[ARGS]{…}`, `name[CALL_ID]id[ARGS]{…}`."""
+
+import re
+
+from engine.parsing.calls import found
+from engine.parsing.extent import skip_value
+from engine.parsing.format import Block
+from engine.parsing.formats.json_block import finish_block, read_json
+from engine.parsing.source import Cut, Marks, Source, Wait
+from engine.parsing.toolbox import Toolbox
+
+OPENS = ("[TOOL_CALLS]",)
+CLOSES = ("[/TOOL_CALLS]",)
+
+_NAME = re.compile(r"[\w.:/-]*")
+_ID = re.compile(r"[\w-]*")
+_CALL_ID = Marks("[CALL_ID]")
+_ARGS = Marks("[ARGS]")
+
+
+def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
+    block = yield from read_json(source, tools, Marks(), opening)
+    if block is None:
+        block = yield from _read_named(source, tools)
+    here = source.pos
+    yield from source.blanks()
+    if not (yield from source.take(Marks(*CLOSES))):
+        source.rewind(here)
+    return block
+
+
+def _read_named(source: Source, tools: Toolbox) -> Wait[Block | None]:
+    name = yield from source.match(_NAME)
+    if not name:
+        return None
+    yield from source.blanks()
+    call_id = ""
+    if (yield from source.take(_CALL_ID)):
+        call_id = yield from source.match(_ID)
+    yield from source.take(_ARGS)
+    yield from source.blanks()
+    if (yield from source.peek()) != "{":
+        if source.pos >= source.end:
+            raise Cut
+        return None
+    start = source.pos
+    yield from skip_value(source)
+    text = source.slice(start, source.pos)
+    call = found(name, text, text, tools, call_id)
+    yield from finish_block(source, Marks(), "")
+    return Block([call])

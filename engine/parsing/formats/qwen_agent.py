@@ -1,0 +1,42 @@
+"""Qwen-Agent: `✿FUNCTION✿: N`, `✿ARGS✿: {…}`. A stray `✿RESULT✿` or `✿RETURN✿` is markup."""
+
+import re
+
+from engine.parsing.calls import found
+from engine.parsing.extent import skip_value
+from engine.parsing.format import Block
+from engine.parsing.source import Broken, Cut, Marks, Source, Wait
+from engine.parsing.toolbox import Toolbox
+
+FUNCTION = "✿FUNCTION✿"
+STRAYS = ("✿RESULT✿", "✿RETURN✿", "✿ARGS✿")
+
+_ARGS = Marks("✿ARGS✿")
+_FLOWER = "✿"
+_NAME = re.compile(r"[^\n✿]*")
+_SPACES = re.compile(r"[ \t]*")
+
+
+def read(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
+    if not (yield from source.char(":")):
+        return None
+    name = (yield from source.match(_NAME)).strip()
+    yield from source.blanks()
+    if not (yield from source.take(_ARGS)):
+        raise Cut if source.pos >= source.end else Broken("a call without arguments")
+    yield from source.char(":")
+    yield from source.blanks()
+    text = ""
+    if (char := (yield from source.peek())) == "{":
+        start = source.pos
+        yield from skip_value(source)
+        text = source.slice(start, source.pos)
+    elif char != _FLOWER:
+        raise Broken("arguments are not an object") if char else Cut
+    return Block([found(name, text, text, tools)])
+
+
+def read_stray(source: Source, _tools: Toolbox, _opening: str) -> Wait[Block | None]:
+    yield from source.char(":")
+    yield from source.match(_SPACES)
+    return Block()

@@ -1,0 +1,83 @@
+"""Qwen3-Coder: `<tool_call>` `<function=N>` `<parameter=K>`; Seed-OSS has the same body in `<seed:tool_call>`.
+
+The function element also comes without its wrapper, and with JSON in it (Llama 3's `<function=N>{…}</function>`).
+"""
+
+from engine.parsing.calls import found
+from engine.parsing.extent import skip_value
+from engine.parsing.format import Block
+from engine.parsing.source import Broken, Cut, Marks, Source, Wait
+from engine.parsing.tagged import Dialect, read_call, read_header, read_wrapped
+from engine.parsing.toolbox import Toolbox
+
+OPENS = ("<tool_call>", "<seed:tool_call>")
+CLOSES = ("</tool_call>", "</seed:tool_call>")
+FUNCTION = "<function="
+
+_DIALECT = Dialect(
+    call=FUNCTION,
+    call_end="</function>",
+    parameter="<parameter=",
+    parameter_end="</parameter>",
+    closers=CLOSES,
+    openers=OPENS,
+    trims_newlines=True,
+)
+_BODY = Marks("<parameter=", "</function>", "{")
+_END = Marks("</function>")
+
+
+def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
+    start = source.pos
+    block = yield from read_wrapped(source, _DIALECT, tools)
+    if block is not None and not block.calls:  # the body may be JSON
+        source.rewind(start)
+        yield from source.blanks()
+        if (yield from source.at(Marks(FUNCTION))):
+            source.pos += len(FUNCTION)
+            block = yield from read_bare(source, tools, opening)
+            if block is not None:
+                yield from source.blanks()
+                yield from source.take(Marks(*CLOSES))
+    return block
+
+
+def read_bare(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
+    """A function element without wrapper: with JSON in it a format of its own, else a call to an offered tool."""
+    start = source.pos
+    try:
+        header = yield from read_header(source, _DIALECT, "")
+    except Broken:
+        return None
+    except Cut:
+        if tools.may_become(source.slice(start, source.end)):
+            raise
+        return None
+    name = header["name"]
+    behind = source.pos
+    yield from source.blanks()
+    body = yield from source.at(_BODY)
+    if body == "{":
+        return (yield from _read_json(source, tools, name))
+    source.rewind(behind)
+    if not body and not (source.final and name in tools):
+        return None
+    try:
+        call = yield from read_call(source, _DIALECT, tools, header)
+    except (Cut, Broken):
+        if name in tools:
+            raise
+        source.rewind(behind)
+        return None
+    return Block([call]) if call.name in tools else None
+
+
+def _read_json(source: Source, tools: Toolbox, name: str) -> Wait[Block | None]:
+    start = source.pos
+    yield from skip_value(source)
+    stop = source.pos
+    call = found(name, source.slice(start, stop), source.slice(start, stop), tools)
+    if not (yield from source.until(_END)):
+        source.rewind(stop)
+    source.pos += len(_END.literals[0]) if source.pos < source.end else 0
+    return Block([call])

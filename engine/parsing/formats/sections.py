@@ -1,0 +1,72 @@
+"""Calls that are listed one by one in a section, as DeepSeek (R1 to V3.1) and Kimi K2 write them."""
+
+import re
+from collections.abc import Callable
+
+from engine.parsing.calls import Found
+from engine.parsing.extent import skip_value
+from engine.parsing.format import Block
+from engine.parsing.source import Broken, Cut, Marks, Source, Wait
+from engine.parsing.toolbox import Toolbox
+
+type OneCall = Callable[[Source, Toolbox], Wait[Found]]
+
+_FENCE = Marks("```")
+_INFO = re.compile(r"\w*")
+
+
+def read_section(
+    source: Source, tools: Toolbox, one: OneCall, begins: Marks, ends: tuple[str, ...]
+) -> Wait[Block | None]:
+    """Calls up to the end of the section. What stands between them is no text; a broken one is left out.
+
+    Without an end the section stops behind its last call; if the output ends inside one, those before it stay.
+    """
+    calls: list[Found] = []
+    last = source.pos
+    while mark := (yield from source.until(begins)):
+        source.pos += len(mark)
+        if mark in ends:
+            return Block(calls)
+        here = source.pos
+        try:
+            calls.append((yield from one(source, tools)))
+            last = source.pos
+        except Broken:
+            source.rewind(here)
+        except Cut:
+            if not calls:
+                raise
+            source.pos = source.end
+            return Block(calls)
+    if not calls:
+        raise Cut
+    source.rewind(last)
+    return Block(calls)
+
+
+def read_fenced_object(source: Source) -> Wait[str]:
+    """The JSON object at `pos`, in a fence or not."""
+    yield from source.blanks()
+    fenced = yield from source.take(_FENCE)
+    if fenced:
+        yield from source.match(_INFO)
+        yield from source.blanks()
+    if (char := (yield from source.peek())) != "{":
+        raise Broken("a call without arguments") if char else Cut
+    start = source.pos
+    yield from skip_value(source)
+    text = source.slice(start, source.pos)
+    here = source.pos
+    yield from source.blanks()
+    if not fenced or not (yield from source.take(_FENCE)):
+        source.rewind(here)
+    return text
+
+
+def finish_call(source: Source, end: Marks) -> Wait[None]:
+    """Step over the token that ends a call, if it is there."""
+    here = source.pos
+    yield from source.blanks()
+    if not (yield from source.take(end)):
+        source.rewind(here)
