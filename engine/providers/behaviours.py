@@ -209,6 +209,19 @@ async def cut_connection(ask: Ask, line: Line) -> None:
     line.cut()
 
 
+async def hung_up(ask: Ask, line: Line) -> None:
+    """The connection ends before a byte of an answer, as one does that was kept alive a moment too long."""
+    line.cut()
+
+
+async def never_done(ask: Ask, line: Line) -> None:
+    """All is said, the finish reason too, but the stream stays open."""
+    await line.begin()
+    await send_deltas(ask, line, Completion(TEXT))
+    await chunk(ask, line, {"index": 0, "delta": {}, "finish_reason": "stop"})
+    await asyncio.sleep(ask.number(3600))
+
+
 async def endless_stream(ask: Ask, line: Line) -> None:
     await line.begin()
     while True:
@@ -349,6 +362,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "echoed_key": echoed_key,
     "error_mid_stream": error_mid_stream,
     "cut_connection": cut_connection,
+    "hung_up": hung_up,
+    "never_done": never_done,
     "endless_stream": endless_stream,
     "endless_pings": endless_pings,
     "slow_first_token": slow_first_token,

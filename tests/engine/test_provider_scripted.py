@@ -106,7 +106,8 @@ def test_the_stand_in_retells_each_result_and_says_which_failed() -> None:
     assert answer.text == "[stand-in model] get_weather says: 21 degrees get_order failed: Error: HTTP 500 — oops"
 
 
-async def _stream_and_whole() -> None:
+@pytest.mark.anyio
+async def test_the_chunks_come_in_the_order_of_the_real_server() -> None:
     async with ScriptedServer() as server:
         response, chunks = await ask(server, model="one_call", stream=True, stream_options={"include_usage": True})
         assert response.headers["content-type"] == "text/event-stream"
@@ -123,11 +124,8 @@ async def _stream_and_whole() -> None:
         assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
 
 
-def test_the_chunks_come_in_the_order_of_the_real_server() -> None:
-    asyncio.run(_stream_and_whole())
-
-
-async def _choices() -> list[str]:
+@pytest.mark.anyio
+async def test_a_script_a_model_name_a_header_and_a_list_choose_the_behaviour() -> None:
     async with ScriptedServer([Completion("first"), "plain_text:second"]) as server:
         answers = [await ask(server), await ask(server), await ask(server, model="plain_text:third")]
         answers.append(await ask(server, {"X-Script": "plain_text:fourth"}, model="html"))
@@ -138,11 +136,8 @@ async def _choices() -> list[str]:
             "html",
             "html,plain_text:fifth",
         ]
-        return [response.json()["choices"][0]["message"]["content"] for response, _ in answers]
-
-
-def test_a_script_a_model_name_a_header_and_a_list_choose_the_behaviour() -> None:
-    assert asyncio.run(_choices()) == ["first", "second", "third", "fourth", "fifth"]
+        said = [response.json()["choices"][0]["message"]["content"] for response, _ in answers]
+        assert said == ["first", "second", "third", "fourth", "fifth"]
 
 
 def test_every_variant_of_the_field_and_every_text_form_has_a_name() -> None:
@@ -152,7 +147,8 @@ def test_every_variant_of_the_field_and_every_text_form_has_a_name() -> None:
     )
 
 
-async def _hang_up() -> int:
+@pytest.mark.anyio
+async def test_a_client_that_hangs_up_ends_an_endless_answer() -> None:
     async with ScriptedServer() as server, httpx.AsyncClient(trust_env=False) as client:
         body = {"model": "endless_stream", "messages": user("x"), "stream": True}
         async with client.stream("POST", f"{server.base_url}/chat/completions", json=body) as response:
@@ -162,8 +158,3 @@ async def _hang_up() -> int:
         async with asyncio.timeout(2):
             while server.num_open:
                 await asyncio.sleep(0.01)
-        return server.num_open
-
-
-def test_a_client_that_hangs_up_ends_an_endless_answer() -> None:
-    assert asyncio.run(_hang_up()) == 0
