@@ -1,0 +1,72 @@
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quality.ingest.records import CallRecord, Conflict, TurnRecord, merge_calls, merge_turns, toolset_sha256
+
+NAMES = st.none() | st.sampled_from(["a", "b"])
+GROWING = ['[{"role":"user"}]', '[{"role":"user"},{"role":"assistant"}]', '[{"role": "user"},{"role":"assistant"}]']
+TURNS = st.builds(
+    TurnRecord,
+    external_id=st.just("t"),
+    source=st.just("s"),
+    conversation=NAMES,
+    outbound_message=NAMES,
+    style_id=NAMES,
+    started_at=st.none() | st.sampled_from(["2026-05-12T08:30:00.000Z", "2026-05-12T08:30:01.000Z"]),
+    messages=st.none() | st.sampled_from(GROWING),
+    num_cycles=st.integers(0, 3),
+    tools=st.none() | st.sampled_from(['[{"a":1}]', '[{"b":1}]', '[{"b": 1}]']),
+    warnings=st.sampled_from([(), ("x",), ("x", "y")]),
+)
+
+
+@given(TURNS, TURNS, TURNS)
+def test_turns_merge_in_any_order_and_repetition(one, two, three):
+    merged = {
+        merge_turns(merge_turns(first, second), third).digest()
+        for first, second, third in itertools.permutations([one, two, three])
+    }
+    merged.add(merge_turns(one, merge_turns(two, merge_turns(three, merge_turns(two, one)))).digest())
+    assert len(merged) == 1
+    assert merge_turns(one, one).digest() == one.digest()
+
+
+def test_turns_with_another_first_message_do_not_merge():
+    one = TurnRecord("t", "s", messages='[{"role":"user","content":"a"}]')
+    other = TurnRecord("t", "s", messages='[{"role":"user","content":"b"},{"role":"assistant"}]')
+    with pytest.raises(Conflict):
+        merge_turns(one, other)
+
+
+ASKED = CallRecord("c", "get_order", args="{}", warnings=("no_result",))
+DONE = dataclasses.replace(ASKED, result='"sent"', is_error=False, warnings=(), duration_ms=5)
+
+
+def test_a_call_takes_the_outcome_that_it_lacked():
+    assert merge_calls(ASKED, DONE) == merge_calls(DONE, ASKED) == DONE
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"), [({"args": "[]"}, "args"), ({"result": '"lost"'}, "result"), ({"model": "m"}, "model")]
+)
+def test_a_call_with_another_content_is_a_conflict(changes, field):
+    with pytest.raises(Conflict, match=field):
+        merge_calls(DONE, dataclasses.replace(DONE, **changes))
+
+
+def test_a_result_for_other_arguments_completes_nothing():
+    with pytest.raises(Conflict):
+        merge_calls(ASKED, dataclasses.replace(DONE, args="[]"))
+
+
+def test_toolsets_are_told_by_content_not_by_spelling():
+    assert toolset_sha256('[{"a":1,"b":2}]') == toolset_sha256('[ {"b": 2, "a": 1} ]') != toolset_sha256('[{"a":1}]')
+
+
+def test_nothing_is_not_an_empty_text_nor_a_word_for_nothing():
+    digests = {dataclasses.replace(DONE, error=error).digest() for error in (None, "", "None", "0")}
+    assert len(digests) == 4
