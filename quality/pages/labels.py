@@ -52,14 +52,22 @@ class LabelForm(ItemForm):
     note = forms.CharField(required=False, max_length=MAX_NOTE_CHARS)
 
 
-def buttons(mine: Feedback | None) -> list[dict[str, Any]]:
+HELP_NO_CALL = {
+    **HELP,
+    Label.GOOD_REPLY: "Right: no call was needed",
+    Label.WRONG_TOOL: "It names a tool in words, a wrong one",
+    Label.BAD_ARGS: "It describes a call, with wrong arguments",
+}
+
+
+def buttons(mine: Feedback | None, item: Item) -> list[dict[str, Any]]:
     """The labels in their order; the key is the place in it."""
     return [
         {
             "key": str(key),
             "value": label.value,
             "name": label.label,
-            "help": HELP[label],
+            "help": (HELP if item.call_id else HELP_NO_CALL)[label],
             "is_mine": bool(mine and mine.label == label),
         }
         for key, label in enumerate(Label, start=1)
@@ -70,7 +78,7 @@ def label_context(request: TenantRequest, found: ItemEvidence, *, note: str | No
     """What the judgement component shows. `note` is one that was sent and could not be saved."""
     mine = next((label for label in found.labels if label.reviewer_id == request.user.pk), None)
     return {
-        "buttons": buttons(mine),
+        "buttons": buttons(mine, found.item),
         "mine": mine,
         "note": note if note is not None else (mine.note if mine else ""),
         "version": found.events[-1].version if found.events else 0,

@@ -19,7 +19,7 @@ from quality.filters import CallFilterForm
 from quality.models import FeedbackEvent, Label, Review
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.calls import chips, filter_query, item_context
-from quality.pages.labels import ItemForm, LabelForm, describe, label_context
+from quality.pages.labels import ItemForm, LabelForm, describe, label_context, last_label
 from quality.review import items, labelling
 from quality.review.evidence import evidence_of
 from quality.review.items import Item, NoSuchItem
@@ -143,8 +143,8 @@ def _undone(event: FeedbackEvent) -> str:
     item = {"turn_id": event.turn_id, "cycle": event.cycle, "call_id": event.call_id}
     taken = FeedbackEvent.objects.filter(**item, version=event.undoes or 0).first()
     was = Label(taken.label).label if taken and taken.label else "no label"
-    now = f"it is “{Label(event.label).label}” again" if event.label else "it has no label of yours now"
-    return f"Undone: “{was}” on {describe(event)}; {now}."
+    now = f", {Label(event.label).label} again" if event.label else ""
+    return f"Undone: {was} on {describe(event)}{now}"
 
 
 def _existing(form: ItemForm) -> Item:
@@ -182,6 +182,8 @@ def _moved(
 
 def _shown(request: TenantRequest, queue: Queue, item: Item | None, *, notice: str = "", **more: Any) -> HttpResponse:
     context = _frame(request, queue, item) | {"notice": notice} | more
+    if item is None:
+        context["last"] = last_label(request)
     if item is not None:
         found = evidence_of(item)
         context |= item_context(found) | label_context(request, found) | context

@@ -89,7 +89,7 @@ class ItemEvidence:
 
     item: Item
     turn: Turn
-    system: Body | None
+    system: str
     conversation: Conversation
     call: CallEvidence | None
     siblings: list[Sibling]
@@ -122,7 +122,7 @@ def evidence_of(item: Item) -> ItemEvidence:
     return ItemEvidence(
         item=item,
         turn=turn,
-        system=_body(turn, "system"),
+        system=string_start(turn.system_start or ""),  # type: ignore[attr-defined]
         conversation=read_conversation(turn.messages_start),  # type: ignore[attr-defined]
         call=_call_evidence(call, tools) if call else None,
         siblings=siblings(item.turn_id),

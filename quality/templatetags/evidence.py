@@ -110,7 +110,7 @@ def size(count: int | None) -> str:
     value = float(count or 0)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+            return f"{value:.0f} {unit}" if value.is_integer() else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.2f} GiB"
 

@@ -9,6 +9,5 @@
     if (!fits) pane.scrollTop += Math.max(0, top - pane.clientHeight / 3);
   };
   document.addEventListener("DOMContentLoaded", place);
-  document.addEventListener("htmx:afterSwap", (event) => { if (event.detail.target.id === "review") place(); });
-  document.addEventListener("htmx:afterSettle", (event) => { if (event.detail.target.id === "review") place(); });
+  for (const name of ["htmx:afterSwap", "htmx:historyRestore"]) document.addEventListener(name, place);
 })();

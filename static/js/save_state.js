@@ -3,17 +3,16 @@
 (() => {
   let pressed = null;
 
-  const state = (form) => form.querySelector("[data-save-state]") ?? document.querySelector("[data-save-state]");
+  const state = () => document.querySelector("[data-save-state]");
 
   const failed = (form, why, reload) => {
-    const words = state(form);
+    const words = state();
     if (!words) return;
     const again = document.createElement("button");
     again.type = "button";
     again.textContent = reload ? "Reload the page" : "Send again";
     const button = pressed;
     again.addEventListener("click", () => (reload ? location.reload() : form.requestSubmit(button)));
-    words.classList.remove("visually-hidden");
     words.classList.add("failed");
     words.replaceChildren(`Not saved: ${why} `, again);
     again.focus();
@@ -22,9 +21,9 @@
   document.addEventListener("submit", (event) => { pressed = event.submitter; }, true);
   document.addEventListener("htmx:beforeRequest", (event) => {
     const form = event.target.closest("[data-save]");
-    if (!form || !state(form)) return;
-    state(form).classList.remove("failed");
-    state(form).textContent = "Saving…";
+    if (!form || !state()) return;
+    state().classList.remove("failed");
+    state().textContent = "Saving…";
   });
   document.addEventListener("htmx:responseError", (event) => {
     const form = event.target.closest("[data-save]");
