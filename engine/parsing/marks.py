@@ -7,7 +7,7 @@ from functools import cache
 from engine.parsing.format import Format
 from engine.parsing.formats import FORMATS
 from engine.parsing.formats.harmony import RECIPIENTS
-from engine.parsing.formats.reasoning import BLOCKS
+from engine.parsing.formats.reasoning import ANSWERS, BLOCKS
 from engine.parsing.source import Marks
 
 SPECIAL_TOKENS = (
@@ -39,7 +39,7 @@ for _format in FORMATS:
 
 REASONING = {opening: Marks(closing) for opening, closing in BLOCKS.items()}
 REASONING_END_SET = frozenset(BLOCKS.values())
-REASONING_ENDS = Marks(*REASONING_END_SET)
+REASONING_ENDS = Marks(*REASONING_END_SET, *ANSWERS)  # of a block that the prompt opened
 CLOSES = frozenset(closing for form in FORMATS for closing in form.closes)
 BRACKETS = ("{", "[")
 FENCES = ("```", "~~~")

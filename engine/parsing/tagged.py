@@ -5,6 +5,7 @@ counts only if what follows, blanks aside, can follow it. An unclosed value ends
 line, or before the end of the call.
 """
 
+import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class Dialect:
     header_text: str = r"[^\n<>]*"
     call_key: str = ""  # the attribute that holds the tool's name; "" if the name stands alone
     parameter_key: str = ""
+    escapes_attributes: bool = False  # as `&quot;` and `&amp;`
     parameter_body: str = ""  # a tag that stands between the name of a parameter and its value
     trims_newlines: bool = False  # one newline on each side of a value is markup
     wrapper_is_end: bool = False  # the call has no end tag but its wrapper's
@@ -97,6 +99,8 @@ def read_header(source: Source, dialect: Dialect, key: str) -> Wait[dict[str, st
         if source.pos >= source.end:
             raise Cut
         raise Broken("a start tag without an end")
+    if dialect.escapes_attributes:
+        return {name: html.unescape(value) for name, value in _attributes(text, key).items()}
     return _attributes(text, key)
 
 

@@ -32,6 +32,7 @@ _DIALECT = Dialect(
     header_text=r"[^\n<]*",
     call_key="tool",
     parameter_key="key",
+    escapes_attributes=True,
     convert=_convert,
 )
 _ELEMENT = re.compile(r"\w*")

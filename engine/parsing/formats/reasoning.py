@@ -8,3 +8,6 @@ BLOCKS = {
     "<|channel>thought": "<channel|>",  # Gemma 4
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",  # Kimi K3
 }
+
+# A block that the prompt opened may also be left without its end tag, for the answer.
+ANSWERS = ("<|open|>response<|sep|>",)
