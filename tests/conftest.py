@@ -22,7 +22,7 @@ from tenants.models import Membership, Role, Tenant
 from tenants.scope import tenant_scope
 from tests import environment
 
-pytest_plugins = ["tests.service"]
+pytest_plugins = ["tests.house_markers", "tests.service"]
 
 ROOT = Path(__file__).resolve().parent.parent
 KEEP = {"django_migrations", "django_content_type", "auth_permission"}

@@ -48,7 +48,10 @@ class CallsView(TenantView):
     required_scope = Scope.READ
 
     @extend_schema(
-        operation_id="listToolCalls", tags=["Tool calls"], parameters=[*FILTER, *PAGE], responses=shapes.CallPageShape
+        operation_id="listToolCalls",
+        tags=["Tool calls"],
+        parameters=[*FILTER, *PAGE],
+        responses=shapes.CallPageSerializer,
     )
     @in_scope
     def get(self, request: TokenRequest) -> Response:
@@ -56,7 +59,7 @@ class CallsView(TenantView):
         form = read_query(CallListForm, request)
         page = calls.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
         body: dict[str, Any] = {
-            "items": shapes.CallShape(page.rows, many=True).data,
+            "items": shapes.CallSerializer(page.rows, many=True).data,
             "nextCursor": page.next,
             "previousCursor": page.previous,
         }
@@ -69,7 +72,7 @@ class CallsView(TenantView):
 class CallView(TenantView):
     required_scope = Scope.READ
 
-    @extend_schema(operation_id="getToolCall", tags=["Tool calls"], responses=shapes.CallAnswer)
+    @extend_schema(operation_id="getToolCall", tags=["Tool calls"], responses=shapes.CallDetailSerializer)
     @in_scope
     def get(self, request: TokenRequest, pk: int) -> Response:
         """One tool call with its evidence, the tools offered, and what reviewers say of it."""
@@ -78,7 +81,7 @@ class CallView(TenantView):
             raise NoSuchItem
         item = item_of_call(pk)
         standing = {"version": version_of(item), "labels": current_labels(item), "history": history(item)}
-        return Response({**shapes.CallDetailShape(call).data, **shapes.StandingShape(standing).data})
+        return Response({**shapes.CallEvidenceSerializer(call).data, **shapes.StandingSerializer(standing).data})
 
 
 def answer(item: Item, outcome: Outcome) -> Response:
@@ -89,7 +92,7 @@ def answer(item: Item, outcome: Outcome) -> Response:
         "labels": current_labels(item),
         "event": outcome.event,
     }
-    return Response(shapes.ItemShape(standing).data)
+    return Response(shapes.ItemSerializer(standing).data)
 
 
 def label(item: Item, request: TokenRequest, wanted: dict[str, Any]) -> Response:
@@ -114,7 +117,7 @@ class CallFeedbackView(TenantView):
     required_scope = Scope.FEEDBACK_WRITE
 
     @extend_schema(
-        operation_id="labelToolCall", tags=["Feedback"], request=shapes.LabelRequest, responses=shapes.ItemShape
+        operation_id="labelToolCall", tags=["Feedback"], request=shapes.LabelRequest, responses=shapes.ItemSerializer
     )
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response:
@@ -127,7 +130,7 @@ class CallUndoView(TenantView):
     required_scope = Scope.FEEDBACK_WRITE
 
     @extend_schema(
-        operation_id="undoToolCallLabel", tags=["Feedback"], request=shapes.UndoRequest, responses=shapes.ItemShape
+        operation_id="undoToolCallLabel", tags=["Feedback"], request=shapes.UndoRequest, responses=shapes.ItemSerializer
     )
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response:
@@ -140,7 +143,7 @@ class TurnFeedbackView(TenantView):
     required_scope = Scope.FEEDBACK_WRITE
 
     @extend_schema(
-        operation_id="labelTurn", tags=["Feedback"], request=shapes.TurnLabelRequest, responses=shapes.ItemShape
+        operation_id="labelTurn", tags=["Feedback"], request=shapes.TurnLabelRequest, responses=shapes.ItemSerializer
     )
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response:
@@ -153,7 +156,7 @@ class TurnUndoView(TenantView):
     required_scope = Scope.FEEDBACK_WRITE
 
     @extend_schema(
-        operation_id="undoTurnLabel", tags=["Feedback"], request=shapes.TurnUndoRequest, responses=shapes.ItemShape
+        operation_id="undoTurnLabel", tags=["Feedback"], request=shapes.TurnUndoRequest, responses=shapes.ItemSerializer
     )
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response:

@@ -34,15 +34,15 @@ class SummaryView(TenantView):
     required_scope = Scope.READ
 
     @extend_schema(
-        operation_id="getFeedbackSummary", tags=["Feedback"], parameters=[FROM, TO], responses=shapes.SummaryAnswer
+        operation_id="getFeedbackSummary", tags=["Feedback"], parameters=[FROM, TO], responses=shapes.SummarySerializer
     )
     @in_scope
     def get(self, request: TokenRequest) -> Response:
         """Label counts, error rate and labels of each tool, tools that fail most. The last 30 days by default."""
         form = read_query(PeriodForm, request)
         summary = summarise(since=form.cleaned_data["since"], until=form.cleaned_data["until"])
-        body = shapes.SummaryShape(summary).data
-        return Response({**body, "lastImports": shapes.ImportShape(last_imports(), many=True).data})
+        body = shapes.PeriodSerializer(summary).data
+        return Response({**body, "lastImports": shapes.ImportSerializer(last_imports(), many=True).data})
 
 
 class ExportView(TenantView):

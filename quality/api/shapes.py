@@ -36,7 +36,7 @@ class Person(serializers.Serializer):
     email = serializers.EmailField()
 
 
-class FeedbackShape(serializers.Serializer):
+class FeedbackSerializer(serializers.Serializer):
     """One reviewer's current label."""
 
     id = serializers.IntegerField()
@@ -49,7 +49,7 @@ class FeedbackShape(serializers.Serializer):
     updatedAt = serializers.DateTimeField(source="updated_at")
 
 
-class EventShape(serializers.Serializer):
+class EventSerializer(serializers.Serializer):
     """One step of an item's history."""
 
     version = serializers.IntegerField()
@@ -62,18 +62,18 @@ class EventShape(serializers.Serializer):
     createdAt = serializers.DateTimeField(source="created_at")
 
 
-class ItemShape(serializers.Serializer):
+class ItemSerializer(serializers.Serializer):
     """What a label was given to, and how it stands now. `event` is what the request made, or made the first time."""
 
     callId = serializers.IntegerField(source="item.call_id", allow_null=True)
     turnId = serializers.IntegerField(source="item.turn_id")
     cycle = serializers.IntegerField(source="item.cycle")
     version = serializers.IntegerField()
-    labels = FeedbackShape(many=True)
-    event = EventShape()
+    labels = FeedbackSerializer(many=True)
+    event = EventSerializer()
 
 
-class CallShape(serializers.Serializer):
+class CallSerializer(serializers.Serializer):
     """One line of a list. `args` is a preview of at most 200 characters, as text."""
 
     id = serializers.IntegerField()
@@ -98,21 +98,21 @@ class CallShape(serializers.Serializer):
     numLabels = serializers.IntegerField(source="num_labels")
 
 
-class CountShape(serializers.Serializer):
+class CountSerializer(serializers.Serializer):
     """`capped`: there are more than `value`."""
 
     value = serializers.IntegerField()
     capped = serializers.BooleanField()
 
 
-class CallPageShape(serializers.Serializer):
-    items = CallShape(many=True)
+class CallPageSerializer(serializers.Serializer):
+    items = CallSerializer(many=True)
     nextCursor = serializers.CharField(allow_null=True)
     previousCursor = serializers.CharField(allow_null=True)
-    count = CountShape(required=False, help_text="Only with count=true.")
+    count = CountSerializer(required=False, help_text="Only with count=true.")
 
 
-class TurnShape(serializers.Serializer):
+class TurnSerializer(serializers.Serializer):
     """The turn a call belongs to, with its own messages."""
 
     id = serializers.IntegerField()
@@ -129,14 +129,14 @@ class TurnShape(serializers.Serializer):
     messages = Evidence(allow_null=True)
 
 
-class ToolsetShape(serializers.Serializer):
+class ToolsetSerializer(serializers.Serializer):
     """The tools that were offered."""
 
     sha256 = serializers.CharField()
     tools = Evidence()
 
 
-class CallDetailShape(serializers.Serializer):
+class CallEvidenceSerializer(serializers.Serializer):
     """A call with all that was recorded of it."""
 
     id = serializers.IntegerField()
@@ -164,19 +164,19 @@ class CallDetailShape(serializers.Serializer):
     styleId = serializers.CharField(source="style_id")
     promptVersion = serializers.CharField(source="prompt_version")
     warnings = serializers.ListField(child=serializers.CharField())
-    turn = TurnShape()
-    toolset = ToolsetShape(allow_null=True)
+    turn = TurnSerializer()
+    toolset = ToolsetSerializer(allow_null=True)
 
 
-class StandingShape(serializers.Serializer):
+class StandingSerializer(serializers.Serializer):
     """What reviewers say of an item."""
 
     version = serializers.IntegerField(help_text="Send it along with your label.")
-    labels = FeedbackShape(many=True)
-    history = EventShape(many=True)
+    labels = FeedbackSerializer(many=True)
+    history = EventSerializer(many=True)
 
 
-class CallAnswer(CallDetailShape, StandingShape):
+class CallDetailSerializer(CallEvidenceSerializer, StandingSerializer):
     """A call with all that was recorded of it, and what reviewers say of it."""
 
 
@@ -187,7 +187,7 @@ class LabelCounts(serializers.Serializer):
         return {label: serializers.IntegerField(default=0) for label in Label.values}
 
 
-class ToolSummaryShape(serializers.Serializer):
+class ToolSummarySerializer(serializers.Serializer):
     """Rates are between 0 and 1; null where there is nothing to divide by."""
 
     toolName = serializers.CharField(source="tool_name")
@@ -200,7 +200,7 @@ class ToolSummaryShape(serializers.Serializer):
     labels = LabelCounts()
 
 
-class ImportShape(serializers.Serializer):
+class ImportSerializer(serializers.Serializer):
     id = serializers.IntegerField()
     filename = serializers.CharField()
     format = serializers.CharField()
@@ -212,7 +212,7 @@ class ImportShape(serializers.Serializer):
     finishedAt = serializers.DateTimeField(source="finished_at", allow_null=True)
 
 
-class SummaryShape(serializers.Serializer):
+class PeriodSerializer(serializers.Serializer):
     since = serializers.DateTimeField()
     until = serializers.DateTimeField()
     numCalls = serializers.IntegerField(source="num_calls")
@@ -220,12 +220,12 @@ class SummaryShape(serializers.Serializer):
     numTurnsWithoutCall = serializers.IntegerField(source="num_turns_without_call")
     numLabelled = serializers.IntegerField(source="num_labelled")
     labels = LabelCounts()
-    tools = ToolSummaryShape(many=True)
-    topFailing = ToolSummaryShape(source="top_failing", many=True)
+    tools = ToolSummarySerializer(many=True)
+    topFailing = ToolSummarySerializer(source="top_failing", many=True)
 
 
-class SummaryAnswer(SummaryShape):
-    lastImports = ImportShape(many=True)
+class SummarySerializer(PeriodSerializer):
+    lastImports = ImportSerializer(many=True)
 
 
 class StrictRequest(serializers.Serializer):
@@ -267,7 +267,7 @@ class TurnUndoRequest(UndoRequest):
 
 def labels_now(labels: Iterable[Feedback]) -> list[dict[str, Any]]:
     """The current labels as an answer says them."""
-    return [dict(FeedbackShape(label).data) for label in labels]
+    return [dict(FeedbackSerializer(label).data) for label in labels]
 
 
 def sent_label(sent: Verdict | None) -> dict[str, Any] | None:
