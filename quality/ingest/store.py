@@ -225,7 +225,7 @@ class _Plan:
         new_calls, completed_calls = list[Row](), list[Row]()
         for call in self._calls.values():
             record, owner = call.record, self._turns[call.turn].record
-            row = tables.call_row(record, owner, ids[call.turn], toolset_id(record.tools or owner.tools), now)
+            row = tables.call_row(record, owner, ids[call.turn], toolset_id(record.tools), now)
             if call.stored:
                 completed_calls.append({"id": call.stored.id, **row})
             else:

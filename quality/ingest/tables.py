@@ -140,8 +140,8 @@ def load_asked(keys: Collection[Key]) -> dict[Key, tuple[Any, ...]]:
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 def save_toolsets(texts: Collection[str]) -> dict[str, int]:
-    """Ids of the toolsets by their SHA-256; those not seen before are stored."""
-    by_sha = {toolset_sha256(text): text for text in texts}
+    """Ids of the toolsets by their SHA-256; those not seen before are stored, in the shortest spelling at hand."""
+    by_sha = {toolset_sha256(text): text for text in sorted(texts, key=len, reverse=True)}
     if not by_sha:
         return {}
     tenant_id, found = current_tenant_id(), dict[str, int]()
@@ -265,7 +265,6 @@ def update_turns(rows: Sequence[Row], added_calls: dict[int, int]) -> None:
             _update(cursor, "ingest_grown_turns", "agent_turns", rows)
             cursor.execute(
                 "UPDATE agent_tool_calls c SET outbound_message_id = t.outbound_message_id, style_id = t.style_id, "
-                "toolset_id = coalesce(c.toolset_id, t.toolset_id), "
                 "started_at = CASE WHEN c.time_recorded THEN c.started_at ELSE t.started_at END FROM agent_turns t "
                 "WHERE t.tenant_id = %s AND t.id = ANY(%s) AND c.tenant_id = t.tenant_id AND c.turn_id = t.id",
                 [tenant_id, [row["id"] for row in rows]],
