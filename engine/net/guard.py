@@ -1,8 +1,7 @@
 """The guard: single requests of tools, and pooled clients for model servers. Nothing else opens a connection."""
 
 import re
-import time
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urljoin
 
@@ -144,9 +143,16 @@ def is_method(method: str) -> bool:
 
 
 def _wire_headers(request: Request) -> list[tuple[bytes, bytes]]:
-    own = (("Accept", "*/*"), ("User-Agent", USER_AGENT), ("Accept-Encoding", "identity"), ("Connection", "close"))
+    own: Headers = (
+        ("Accept", "*/*"),
+        ("User-Agent", USER_AGENT),
+        ("Accept-Encoding", "identity"),
+        ("Connection", "close"),
+    )
+    if request.body is not None:
+        own += (("Content-Length", str(len(request.body))),)
     configured = {name.lower() for name, _ in request.headers}
-    headers: Iterable[tuple[str, str]] = (
+    headers = (
         ("Host", request.url.authority),
         *(header for header in own if header[0].lower() not in configured),
         *request.headers,
@@ -163,7 +169,3 @@ def _next_hop(request: Request, location: str) -> Request:
     if request.url.scheme == "https" and url.scheme != "https":
         raise Refused(Code.REDIRECT_NOT_ALLOWED, "the redirect leads from https to http")
     return replace(request, url=url, headers=request.headers if url.origin == request.url.origin else ())
-
-
-def deadline_in(seconds: float) -> float:
-    return time.monotonic() + seconds
