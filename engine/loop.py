@@ -157,6 +157,7 @@ class Turn:
         self.desk = desk
         self._model = model
         self._opening = opening
+        self._offers = desk.registry.offers()
         self._replies: list[ReplyRecord] = []
         self._cycles: list[CycleCalls] = []
         self._call_ids: set[str] = set()
@@ -209,7 +210,7 @@ class Turn:
         if spent := self.desk.budget.spent():
             return Ending(Outcome.BUDGET_EXCEEDED, error=f"The turn ended: {spent}.")
         try:
-            record = await self._ask(self.desk.registry.offers())
+            record = await self._ask(self._offers)
         except ModelError as error:
             return self._unanswered(error)
         calls = self._kept(record)
@@ -248,17 +249,20 @@ class Turn:
     async def _last_answer(self) -> Ending:
         """One reply without tools."""
         try:
-            record = await self._ask([])
+            record = await self._ask([], withheld=self._offers)
         except ModelError as error:
             return self._unanswered(error)
         self._kept(record)
         return self._said(record)
 
-    async def _ask(self, offers: Sequence[Mapping[str, Any]]) -> ReplyRecord:
+    async def _ask(
+        self, offers: Sequence[Mapping[str, Any]], withheld: Sequence[Mapping[str, Any]] = ()
+    ) -> ReplyRecord:
         """One reply of the model, recorded; a failure too is recorded before it is raised."""
         cycle, started_at, started = len(self._replies), datetime.now(UTC), time.monotonic()
         self._exchanges = []
-        request = Request([*self._opening, *self._added()], offers, self.desk.deadline, self._exchanges)
+        messages = [*self._opening, *self._added()]
+        request = Request(messages, offers, self.desk.deadline, withheld, self._exchanges)
 
         async def listen(piece: Piece) -> None:
             if isinstance(piece, TextPiece):

@@ -163,7 +163,7 @@ class Dialogue:
 
     async def _read(self, response: httpx.Response, exchange: Exchange, received: list[bytes], num_sent: int) -> Answer:
         is_ok = response.status_code == httpx.codes.OK
-        stream = Streamed(self.request.tools, self._heard) if exchange.streamed and is_ok else None
+        stream = Streamed(self.request.known, self._heard) if exchange.streamed and is_ok else None
         fault = await self._receive(response, received, stream)
         text = b"".join(received).decode("utf-8-sig", "replace").strip()
         if not is_ok:
@@ -173,7 +173,7 @@ class Dialogue:
         # A server may answer a request for a stream with one object, or a proxy with a page.
         is_whole = stream is None or (not stream.num_events and text.startswith(("{", "<")))
         try:
-            answer = read_whole(text, self.request.tools) if stream is None or is_whole else await stream.finish()
+            answer = read_whole(text, self.request.known) if stream is None or is_whole else await stream.finish()
         except ModelError as error:
             raise self._located(error) from error
         return answer.completed(num_sent, sum(map(len, received)), tuple(self.warnings))

@@ -61,12 +61,21 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question to a model: messages and tools in OpenAI form, and a deadline as `time.monotonic()` reads it."""
+    """One question to a model: messages and tools in OpenAI form, and a deadline as `time.monotonic()` reads it.
+
+    `withheld` are tools that are not offered this time; a model that calls one all the same is not shown doing so.
+    """
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]]
     deadline: float
+    withheld: Sequence[Mapping[str, Any]] = ()
     exchanges: list[Exchange] = field(default_factory=list)
+
+    @property
+    def known(self) -> list[Mapping[str, Any]]:
+        """All tools by whose names and schemas an answer is read."""
+        return [*self.tools, *self.withheld]
 
 
 @dataclass(frozen=True, slots=True)

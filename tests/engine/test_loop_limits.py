@@ -138,6 +138,15 @@ async def test_a_model_that_insists_gets_to_answer_without_tools() -> None:
         assert ["tools" in body for body in play.bodies] == [True] * 4 + [False]
 
 
+async def test_a_call_written_in_place_of_the_last_answer_is_not_shown() -> None:
+    written = Completion('{"name": "get_weather", "arguments": {"city": "Rome"}}')
+    async with playing(*different(1), written) as play:
+        limits = Limits(max_cycles=1, on_exhaustion="answer")
+        turn = await watch(play.model(), [Counted().tool()], limits=limits)
+        assert (turn.result.content, turn.text) == (None, "")
+        assert "call_without_tools_ignored" in turn.result.warnings
+
+
 async def test_a_model_that_repeats_itself_for_ever_is_stopped() -> None:
     counted = Counted()
     async with playing() as play:
