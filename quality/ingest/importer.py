@@ -95,14 +95,16 @@ def run_import(
         job = _claim(import_id)
     if job is None:
         return None
-    run = _Run(job, tenant, on_progress)
+    upload = stored_path(job.stored_as) if job.stored_as else None
+    file = path or upload
+    assert file is not None
     try:
-        run.read(path or stored_path(job.stored_as))
+        _Run(job, tenant, on_progress).read(file)
     except LeaseLost:
         logger.warning("import %s: another worker took it over", import_id)
         return None
-    if job.stored_as:
-        stored_path(job.stored_as).unlink(missing_ok=True)
+    if upload:
+        upload.unlink(missing_ok=True)
     return job
 
 
@@ -125,14 +127,22 @@ def _claim(import_id: int) -> Import | None:
         num_calls=0,
     )
     if not claimed:
-        candidates.filter(attempt__gte=MAX_ATTEMPTS).update(
-            state=ImportState.FAILED,
-            failure=f"The worker was lost {MAX_ATTEMPTS} times. What was read before is stored; import the file again.",
-            finished_at=now,
-        )
+        _give_up(candidates.filter(attempt__gte=MAX_ATTEMPTS).first())
         return None
     ImportIssue.objects.filter(import_job=import_id).delete()
     return Import.objects.get(pk=import_id)
+
+
+def _give_up(job: Import | None) -> None:
+    """Fail an import that has used up its attempts."""
+    if job is None:
+        return
+    failure = f"The worker was lost {MAX_ATTEMPTS} times. What was read before is stored; import the file again."
+    given_up = Import.objects.filter(pk=job.pk, lease_token=job.lease_token).update(
+        state=ImportState.FAILED, failure=failure, finished_at=timezone.now(), stored_as=""
+    )
+    if given_up and job.stored_as:
+        stored_path(job.stored_as).unlink(missing_ok=True)
 
 
 class _Run:

@@ -92,7 +92,7 @@ class Reader:
         while len(self._data) < CHUNK_BYTES and self._more():  # enough to tell the shape by, however small the pieces
             pass
         if not self._skip_space():
-            raise Unreadable("empty", "There is nothing in it. Choose a file with traces.")
+            raise Unreadable("malformed_json", "There is nothing in it.")
         self._refuse_other_kinds()
         if self._shape == "lines" or (self._shape == "auto" and self._has_lines()):
             yield from self._lines()

@@ -82,8 +82,8 @@ def test_a_broken_array_ends_where_it_breaks():
 @pytest.mark.parametrize(
     ("data", "code", "hint"),
     [
-        (b"", "empty", "nothing"),
-        (b" \n\t\n", "empty", "nothing"),
+        (b"", "malformed_json", "nothing"),
+        (b" \n\t\n", "malformed_json", "nothing"),
         ("[1]".encode("utf-16"), "invalid_utf8", "UTF-16"),
         ("[1]".encode("utf-16-be"), "invalid_utf8", "UTF-16"),
         ('{"a":1}'.encode("utf-16-le"), "invalid_utf8", "UTF-16"),

@@ -1,0 +1,57 @@
+import pytest
+from django.core.management import CommandError, call_command
+
+from tests.ingest.helpers import NEUTRAL, lines, state
+
+
+@pytest.fixture
+def run(tenant, tmp_path, capsys):
+    """`run(data)`: exit code and what was printed."""
+
+    def start(data: bytes, *options: str) -> tuple[int, str]:
+        path = tmp_path / "traces.jsonl"
+        path.write_bytes(data)
+        code = 0
+        try:
+            call_command("import_traces", str(path), "--tenant", "acme", *options)
+        except SystemExit as left:
+            code = left.code
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    return start
+
+
+def test_a_good_file_leaves_with_0(run, tenant):
+    code, printed = run(lines(NEUTRAL))
+    assert code == 0
+    assert "1 accepted, 0 unchanged, 0 rejected" in printed
+    assert len(state(tenant)["calls"]) == 1
+    assert run(lines(NEUTRAL)) == (0, printed.replace("1 accepted, 0", "0 accepted, 1").replace("1 new", "0 new"))
+
+
+def test_refused_items_leave_with_1_and_are_told_by_line_field_and_reason(run):
+    code, printed = run(lines(NEUTRAL, {**NEUTRAL, "index": -1}))
+    assert code == 1
+    assert "1 accepted, 0 unchanged, 1 rejected" in printed
+    assert "line 2: index: Expected a whole number from 0 to 32,767. [out_of_range]" in printed
+
+
+@pytest.mark.parametrize("data", [b"", b"tool,args\n", b'{"spans": []}'])
+def test_a_file_of_which_nothing_was_read_leaves_with_2(run, data):
+    assert run(data)[0] == 2
+
+
+def test_the_format_may_be_named(run):
+    code, printed = run(b'{"messages": [{"role": "user"}, {"role": "assistant"}]}', "--format", "neutral")
+    assert code == 2
+    assert "missing_field" in printed
+
+
+@pytest.mark.parametrize(
+    ("file", "slug", "words"), [("none.json", "acme", "No such file"), ("none.json", "x", "no tenant")]
+)
+def test_a_wrong_name_is_told(tenant, tmp_path, file, slug, words):
+    with pytest.raises(CommandError, match=words) as caught:
+        call_command("import_traces", str(tmp_path / file), "--tenant", slug)
+    assert caught.value.returncode == 2

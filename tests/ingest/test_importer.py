@@ -1,0 +1,242 @@
+import datetime as dt
+import uuid
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile, TemporaryUploadedFile
+from django.utils import timezone
+
+from quality import tasks
+from quality.ingest import importer
+from quality.models import Import, ImportIssue, ImportState, ToolCall
+from tenants.scope import tenant_scope
+from tests.ingest.helpers import NEUTRAL, lines, state
+
+
+def records(count: int) -> list[dict]:
+    return [{**NEUTRAL, "external_id": f"run-{n}"} for n in range(count)]
+
+
+@pytest.fixture
+def run(tenant, tmp_path):
+    """`run(data)`: a new import of these bytes, run to its end."""
+
+    def start(data: bytes, format_name: str = importer.DETECT, **options) -> Import:
+        path = tmp_path / f"{uuid.uuid4()}.jsonl"
+        path.write_bytes(data)
+        with tenant_scope(tenant):
+            job = importer.create_import(filename="traces.jsonl", size=len(data), format_name=format_name)
+        importer.run_import(job.pk, tenant=tenant, path=path, **options)
+        with tenant_scope(tenant):
+            return Import.objects.get(pk=job.pk)
+
+    return start
+
+
+def issues(job: Import) -> list[ImportIssue]:
+    with tenant_scope(job.tenant_id):
+        return list(ImportIssue.objects.filter(import_job=job).order_by("index"))
+
+
+def test_a_file_is_imported_and_the_row_tells_it(run, tenant):
+    data = lines(*records(30))
+    job = run(data)
+    assert (job.state, job.failure, job.format) == (ImportState.DONE, "", "neutral")
+    assert (job.num_accepted, job.num_turns, job.num_calls, job.num_rejected) == (30, 30, 30, 0)
+    assert job.bytes_read == job.bytes_total == len(data)
+    assert job.finished_at >= job.started_at
+    with tenant_scope(tenant):
+        assert ToolCall.objects.filter(turn__import_job=job).count() == 30
+
+
+def test_one_bad_of_a_hundred_is_told_with_line_field_and_reason(run, tenant):
+    items = lines(*records(100)).split(b"\n")
+    items[41] = b'{"tool_name": "t", "args": {"a": 1, "a": 2}}'
+    items[42] = b""
+    items[43] = b"{"
+    items[44] = b'{"tool_name": "t", "cycle": -1}'
+    job = run(b"\r\n".join(items))
+    assert (job.num_accepted, job.num_rejected, job.state) == (96, 3, ImportState.DONE)
+    twice, cut, negative = issues(job)
+    assert (twice.index, twice.line, twice.code, twice.path) == (41, 42, "duplicate_key", "args.a")
+    assert (cut.index, cut.line, cut.code) == (42, 44, "malformed_json")
+    assert (negative.line, negative.code, negative.path) == (45, "out_of_range", "cycle")
+    assert "line 42, column 37" in twice.message
+
+
+def test_a_fault_inside_an_item_of_many_lines_is_told_by_its_own_line(run):
+    job = run(b'[\n{"tool_name":\n"t",\n"args": [1,]}\n]')
+    (issue,) = issues(job)
+    assert (issue.line, issue.path) == (4, "args[0]")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "nothing in it"),
+        (b"[]", "no traces"),
+        ('[{"tool_name": "é"}]'.encode("utf-16"), "UTF-8"),
+        (b"\x00\x01\x02\x03" * 99, "Expected a JSON object"),
+    ],
+)
+def test_what_cannot_be_read_fails_with_one_clear_reason(run, data, words):
+    job = run(data)
+    assert job.state == ImportState.FAILED
+    assert words in job.failure
+    assert issues(job) == []
+
+
+def test_a_latin_1_file_is_told_how_to_become_utf_8(run):
+    job = run('{"tool_name": "José"}'.encode("latin-1"))
+    (issue,) = issues(job)
+    assert issue.code == "invalid_utf8"
+    assert "iconv" in issue.message
+
+
+def test_a_cut_array_keeps_its_whole_items(run):
+    whole = b"[" + b",\n".join(lines(*records(5)).split(b"\n")) + b"]"
+    job = run(whole[:-20])
+    assert (job.num_accepted, job.num_rejected) == (4, 1)
+    assert issues(job)[0].code == "truncated"
+
+
+def test_what_stood_before_a_break_is_stored_and_the_break_is_told(run):
+    job = run(b"[" + b",".join(lines(*records(5)).split(b"\n")) + b" {} ]")
+    assert (job.num_accepted, job.state) == (5, ImportState.FAILED)
+    assert "What follows was not read" in job.failure
+
+
+def test_a_file_without_any_known_item_says_so_for_each(run):
+    job = run(b'{"spans": 1}\n{"spans": 2}')
+    assert [issue.code for issue in issues(job)] == ["unknown_format"] * 2
+    assert (job.num_rejected, job.format) == (2, "auto")
+
+
+def test_issues_beyond_the_cap_are_counted_not_kept(run, monkeypatch):
+    monkeypatch.setattr(importer, "MAX_STORED_ISSUES", 5)
+    job = run(b"\n".join([*lines(*records(1)).split(b"\n"), *[b"{"] * 2_500]))
+    assert job.num_rejected == 2_500
+    assert len(issues(job)) == 5
+
+
+def test_progress_is_committed_batch_by_batch(run, tenant):
+    seen = []
+
+    def look(job):
+        with tenant_scope(tenant):
+            row = Import.objects.get(pk=job.pk)
+            seen.append((row.state, row.num_accepted, ToolCall.objects.count(), row.bytes_read > 0))
+
+    run(lines(*records(2_300)), on_progress=look)
+    assert [(accepted, stored) for _, accepted, stored, _ in seen] == [(n, n) for n in (1000, 2000, 2300, 2300)]
+    assert [shown for shown, *_ in seen] == ["running"] * 3 + ["done"]
+    assert all(told for *_, told in seen)
+
+
+def queued(tenant, **fields) -> Import:
+    with tenant_scope(tenant):
+        job = importer.create_import(filename="t", size=1, stored_as=uuid.uuid4().hex)
+        importer.stored_path(job.stored_as).write_bytes(lines(*records(3)))
+        Import.objects.filter(pk=job.pk).update(**fields)
+    return job
+
+
+def test_an_upload_is_kept_until_it_is_imported_and_then_gone(tenant):
+    job = queued(tenant)
+    done = importer.run_import(job.pk, tenant=tenant)
+    assert done is not None
+    assert not importer.stored_path(job.stored_as).exists()
+    assert importer.run_import(job.pk, tenant=tenant) is None
+
+
+def test_a_file_that_is_gone_fails_the_import(tenant):
+    job = queued(tenant)
+    importer.stored_path(job.stored_as).unlink()
+    importer.run_import(job.pk, tenant=tenant)
+    with tenant_scope(tenant):
+        failed = Import.objects.get(pk=job.pk)
+    assert failed.state == ImportState.FAILED
+    assert "cannot be read" in failed.failure
+
+
+def test_two_workers_never_run_one_import(tenant):
+    soon = timezone.now() + dt.timedelta(seconds=60)
+    job = queued(tenant, state=ImportState.RUNNING, lease_until=soon, lease_token=uuid.uuid4(), attempt=1)
+    assert importer.run_import(job.pk, tenant=tenant) is None
+    assert state(tenant)["calls"] == []
+
+
+def test_a_lost_worker_s_import_is_taken_up_from_the_start(tenant):
+    past = timezone.now() - dt.timedelta(seconds=1)
+    job = queued(tenant, state=ImportState.RUNNING, lease_until=past, num_accepted=7, attempt=1)
+    done = importer.run_import(job.pk, tenant=tenant)
+    assert (done.attempt, done.num_accepted, done.state) == (2, 3, ImportState.DONE)
+
+
+def test_a_worker_that_lost_its_lease_writes_nothing_more(run, tenant):
+    def take_over(job):
+        with tenant_scope(tenant):
+            Import.objects.filter(pk=job.pk).update(lease_token=uuid.uuid4())
+
+    job = run(lines(*records(2_300)), on_progress=take_over)
+    assert (job.state, job.num_accepted) == (ImportState.RUNNING, 1000)
+    assert len(state(tenant)["calls"]) == 1000
+
+
+def test_an_import_that_loses_its_worker_three_times_fails(tenant):
+    past = timezone.now() - dt.timedelta(seconds=1)
+    job = queued(tenant, state=ImportState.RUNNING, lease_until=past, lease_token=uuid.uuid4(), attempt=3)
+    assert importer.run_import(job.pk, tenant=tenant) is None
+    with tenant_scope(tenant):
+        failed = Import.objects.get(pk=job.pk)
+    assert failed.state == ImportState.FAILED
+    assert "lost 3 times" in failed.failure
+    assert not importer.stored_path(job.stored_as).exists()
+
+
+def test_the_sweep_publishes_what_a_lost_message_left_in_any_tenant(tenant, other_tenant, monkeypatch):
+    old = timezone.now() - dt.timedelta(minutes=5)
+    queued(tenant)
+    lost = queued(tenant, created_at=old)
+    dead = queued(other_tenant, state=ImportState.RUNNING, lease_until=old)
+    sent = []
+    monkeypatch.setattr(tasks.import_traces, "delay", lambda *args: sent.append(args))
+    tasks.tick()
+    assert sorted(sent) == sorted([(tenant.pk, lost.pk), (other_tenant.pk, dead.pk)])
+
+
+def test_a_broker_that_is_down_costs_no_import(monkeypatch):
+    def refuse(*args):
+        raise OSError("connection refused")
+
+    monkeypatch.setattr(tasks.import_traces, "delay", refuse)
+    tasks.publish(tasks.import_traces, 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_an_upload_is_queued_and_its_task_imports_it(tenant, member, kind, monkeypatch):
+    data = lines(*records(3))
+    if kind == "memory":
+        upload = SimpleUploadedFile("a\n/../b.jsonl", data)
+    else:
+        upload = TemporaryUploadedFile("b.jsonl", "text/plain", len(data), None)
+        upload.write(data)
+        upload.flush()
+    sent = []
+    monkeypatch.setattr(tasks.import_traces, "delay", lambda *args: sent.append(args))
+    user = member().user
+    with tenant_scope(tenant):
+        job = importer.accept_upload(upload=upload, created_by=user)
+        assert sent == []
+    assert sent == [(tenant.pk, job.pk)]
+    assert "/" not in job.filename
+    tasks.import_traces(*sent[0])
+    with tenant_scope(tenant):
+        assert (Import.objects.get().num_accepted, Import.objects.get().created_by) == (3, user)
+    upload.close()
+
+
+@pytest.mark.parametrize(("options", "words"), [({"format_name": "csv"}, "csv"), ({}, "larger than")])
+def test_an_upload_that_is_not_taken_says_why(tenant, settings, options, words):
+    settings.IMPORT_MAX_BYTES = 4 if not options else 100
+    with tenant_scope(tenant), pytest.raises(importer.UploadRefused, match=words):
+        importer.accept_upload(upload=SimpleUploadedFile("a", b"12345"), **options)
