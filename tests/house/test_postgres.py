@@ -138,6 +138,21 @@ def test_a_passing_server_leaves_nothing_behind():
     assert not server.home.exists()
 
 
+DEBIANS = sorted(Path("/usr/lib/postgresql").glob("1[5-7]/bin"))
+
+
+@pytest.mark.skipif(not DEBIANS, reason="this machine has no programs of PostgreSQL 15 to 17")
+def test_the_programs_of_an_older_version_serve_as_well():
+    server = EmbeddedPostgres.passing(DEBIANS[0])
+    try:
+        dsn, _ = server.start()
+        with connect(dsn) as connection:
+            assert str(connection.info.server_version // 10_000) == DEBIANS[0].parent.name
+            assert connection.execute("SELECT lower('ÄÖ ПРИВЕТ') = 'äö привет'").fetchone() == (True,)
+    finally:
+        server.stop()
+
+
 def modes_up_from(folder: Path) -> dict[Path, int]:
     return {step: stat.S_IMODE(step.stat().st_mode) for step in (folder, *folder.parents)}
 
