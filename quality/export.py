@@ -1,7 +1,7 @@
 """Exports as JSON lines, in constant memory whatever their size.
 
-PostgreSQL writes the lines, so evidence goes out as it was spelled. A line has no line break of any kind in it: CR, LF
-and TAB are but white space in JSON and become blanks; U+0085, U+2028 and U+2029 stand inside strings only and are
+PostgreSQL writes the records, so evidence goes out as it was spelled. A line has no line break of any kind in it: CR,
+LF and TAB are but white space in JSON and become blanks; U+0085, U+2028 and U+2029 stand inside strings only and are
 escaped. The last line says how many there were, with their checksum: a file without it is cut.
 """
 
@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models.expressions import RawSQL
 
 from quality.calls import CallFilter, Cursor, Position, matching
-from quality.export_sql import CALL_LINE, FEEDBACK_QUERY
+from quality.export_sql import CALL_RECORD, FEEDBACK_QUERY
 from tenants import audit
 from tenants.models import ApiToken, Membership, Role, User
 from tenants.scope import current_tenant_id, tenant_scope
@@ -29,6 +29,9 @@ RECHECK_S = 2.0
 
 _BEGIN = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 _END = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
+
+# Done here and not in SQL, where looking for them takes five times as long as all the rest.
+_BREAKS = {"\r": " ", "\n": " ", "\t": " ", "\x85": r"\u0085", "\u2028": r"\u2028", "\u2029": r"\u2029"}
 
 type Lines = Generator[bytes, None, None]
 
@@ -57,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class _Query:
-    """SQL of rows `(time, id, line)` in the order of time and id."""
+    """SQL of rows `(time, id, record)` in the order of time and id."""
 
     sql: str
     params: Mapping[str, Any] | Sequence[Any]
@@ -85,8 +88,8 @@ def export_calls(*, wanted: CallFilter, part: Part, actor: User, token: ApiToken
     calls = matching(wanted)
     if part.cursor:
         calls = calls.filter(part.cursor.position.newer())
-    line = RawSQL(CALL_LINE, [])  # noqa: S611  (names of ours; what was asked comes in as parameters)
-    rows = calls.order_by("started_at", "id").annotate(line=line).values_list("started_at", "id", "line")
+    record = RawSQL(CALL_RECORD, [])  # noqa: S611  (names of ours; what was asked comes in as parameters)
+    rows = calls.order_by("started_at", "id").annotate(record=record).values_list("started_at", "id", "record")
     sql, params = rows[: part.rows].query.sql_with_params()
     return _begin("calls", _Query(sql=sql, params=params), wanted, part, actor=actor, token=token)
 
@@ -118,7 +121,7 @@ def _lines(tenant_id: int, query: _Query, limit: int | None, *, actor: User, tok
         while rows := cursor.fetchmany(size):
             if limit is not None and count + len(rows) > limit:
                 rows, more = rows[: limit - count], True
-            chunk = "".join(f"{line}\n" for *_, line in rows).encode()
+            chunk = "".join(_one_line(record) for *_, record in rows).encode()
             if rows:
                 count, last = count + len(rows), rows[-1]
                 size = max(1, min(MAX_FETCH, CHUNK_BYTES * len(rows) // len(chunk)))
@@ -133,6 +136,14 @@ def _lines(tenant_id: int, query: _Query, limit: int | None, *, actor: User, tok
     following = str(Cursor(position=Position(at=last[0], id=last[1]))) if more and last else None
     trailer = {"recordType": "_end", "count": count, "sha256": digest.hexdigest(), "nextCursor": following}
     yield json.dumps(trailer, separators=(",", ":")).encode() + b"\n"
+
+
+def _one_line(record: str) -> str:
+    """No reader takes anything inside for the end of the line: neither `\\n` alone nor `str.splitlines`."""
+    for found, written in _BREAKS.items():
+        if found in record:
+            record = record.replace(found, written)
+    return f"{record}\n"
 
 
 def _may_export(actor: User, token: ApiToken | None) -> bool:

@@ -1,4 +1,4 @@
-"""The SQL that writes a record as one line of JSON. Evidence columns hold JSON text and are embedded as they are."""
+"""The SQL that writes a record as JSON text. Evidence columns hold JSON text and are embedded as they are."""
 
 
 def text(column: str) -> str:
@@ -31,14 +31,6 @@ def record(**members: str) -> str:
         f"""'{"," if place else "{"}"{name}":' || {value}""" for place, (name, value) in enumerate(members.items())
     ]
     return f"{' || '.join(parts)} || '}}'"
-
-
-def one_line(expression: str) -> str:
-    """No reader takes anything inside for the end of the line: neither `\\n` alone nor `str.splitlines`."""
-    line = f"translate({expression}, E'\\r\\n\\t', '   ')"
-    for code in (0x85, 0x2028, 0x2029):
-        line = f"replace({line}, chr({code}), '\\u{code:04x}')"
-    return line
 
 
 def call(alias: str) -> dict[str, str]:
@@ -84,44 +76,40 @@ def context(*aliases: str) -> dict[str, str]:
 _CALLS = "agent_tool_calls"
 _LABELS = "agent_tool_call_reviews r"
 _LABEL = f"(SELECT label FROM {_LABELS} WHERE r.tenant_id = {_CALLS}.tenant_id AND r.call_id = {_CALLS}.id)"  # noqa: S608
-CALL_LINE = one_line(
-    record(
-        recordType=constant("tool_call"),
-        schemaVersion="'1'",
-        id=number(f"{_CALLS}.id"),
-        turnId=number(f"{_CALLS}.turn_id"),
-        **call(_CALLS),
-        label=text(_LABEL),
-        context=record(**context(_CALLS)),
-    )
+CALL_RECORD = record(
+    recordType=constant("tool_call"),
+    schemaVersion="'1'",
+    id=number(f"{_CALLS}.id"),
+    turnId=number(f"{_CALLS}.turn_id"),
+    **call(_CALLS),
+    label=text(_LABEL),
+    context=record(**context(_CALLS)),
 )
 
-FEEDBACK_LINE = one_line(
-    record(
-        recordType=constant("tool_call_feedback"),
-        schemaVersion="'1'",
-        id=number("f.id"),
-        label=text("f.label"),
-        note=text("f.note"),
-        correction=evidence("f.correction"),
-        reviewer=record(id=number("u.id"), name=text("u.name"), email=text("u.email")),
-        call=f"CASE WHEN c.id IS NULL THEN 'null' ELSE {record(id=number('c.id'), **call('c'))} END",
-        context=record(
-            turnId=number("t.id"),
-            cycle=number("f.cycle"),
-            **context("c", "t"),
-            toolsetSha256=text("s.sha256"),
-            messages=evidence("t.messages"),
-        ),
-        version=number("f.version"),
-        createdAt=moment("f.created_at"),
-        updatedAt=moment("f.updated_at"),
-    )
+FEEDBACK_RECORD = record(
+    recordType=constant("tool_call_feedback"),
+    schemaVersion="'1'",
+    id=number("f.id"),
+    label=text("f.label"),
+    note=text("f.note"),
+    correction=evidence("f.correction"),
+    reviewer=record(id=number("u.id"), name=text("u.name"), email=text("u.email")),
+    call=f"CASE WHEN c.id IS NULL THEN 'null' ELSE {record(id=number('c.id'), **call('c'))} END",
+    context=record(
+        turnId=number("t.id"),
+        cycle=number("f.cycle"),
+        **context("c", "t"),
+        toolsetSha256=text("s.sha256"),
+        messages=evidence("t.messages"),
+    ),
+    version=number("f.version"),
+    createdAt=moment("f.created_at"),
+    updatedAt=moment("f.updated_at"),
 )
 
 # Every join is by (tenant, id): PostgreSQL then walks the feedback in order and probes the rest by key.
 FEEDBACK_QUERY = f"""
-SELECT f.updated_at, f.id, {FEEDBACK_LINE}
+SELECT f.updated_at, f.id, {FEEDBACK_RECORD}
 FROM agent_tool_call_feedback f
 JOIN users u ON u.id = f.reviewer_id
 JOIN agent_turns t ON t.tenant_id = f.tenant_id AND t.id = f.turn_id

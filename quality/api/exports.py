@@ -46,6 +46,8 @@ class SummaryView(TenantView):
 
 
 class ExportView(TenantView):
+    http_method_names = ("get", "options")  # HEAD would read it all to send nothing
+
     required_scope = Scope.EXPORT_READ
     renderer_classes = (NDJSONRenderer, JSONRenderer)
 
