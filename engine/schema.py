@@ -39,9 +39,7 @@ class ArgumentSchema:
         if reason := schema_fault(parameters):
             raise ToolError(reason)
         # An empty registry: a `$ref` to another document is never fetched.
-        self._validator = _bounded(validator_for(self.parameters, default=jsonschema.Draft202012Validator))(
-            self.parameters, registry=References()
-        )
+        self._validator = _bounded(_dialect(self.parameters))(self.parameters, registry=References())
         self.declared = declared_names(self.parameters)
 
     def fault(self, arguments: Any) -> Fault | None:
@@ -88,12 +86,21 @@ def schema_fault(parameters: Any) -> str | None:
         return 'must describe an object ("type": "object")'
     schema = dict(parameters)
     try:
-        validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(schema)
+        _dialect(schema).check_schema(schema)
     except SchemaError as exc:
         return truncate(f"{exc.json_path}: {exc.message}", REASON_LIMIT)
     except RecursionError:
         return "is nested too deeply"
     return _unsafe_part(schema)
+
+
+def _dialect(schema: Mapping[str, Any]) -> Any:
+    """The validator of the draft that `$schema` names; the current one for a name that is unknown or none at all."""
+    default = jsonschema.Draft202012Validator
+    try:
+        return validator_for(schema, default=default) if isinstance(schema.get("$schema"), str) else default
+    except ValueError:  # looks like a URL, and is none
+        return default
 
 
 def declared_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
