@@ -20,6 +20,7 @@ from quality.api.shapes import labels_now, sent_label
 from quality.ingest.jsontext import storable
 from quality.review.items import NoSuchItem
 from quality.review.labelling import NothingToUndo, StaleLabel
+from quality.streaming import Busy
 from tenants.context import request_id
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,8 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:  #
             return problem(403, "permission_denied", str(error) or "You may not do this.")
         case RequestDataTooBig():
             return problem(413, "too_large", "The body is larger than 5 MiB.")
+        case Busy():
+            return problem(503, "busy", str(error), headers={"Retry-After": "10"})
         case OperationalError():
             logger.error("The database does not answer", exc_info=error)
             return problem(503, "unavailable", "The database does not answer. Try again.", headers={"Retry-After": "5"})

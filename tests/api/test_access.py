@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from quality.api import urls
 from tenants.access import change_role, remove_member
 from tenants.models import Membership, Tenant
 from tenants.scope import tenant_scope
@@ -32,6 +33,21 @@ def assert_unauthorised(response: Any) -> None:
 
 def test_without_a_token_nobody_gets_in(db: None) -> None:
     assert_unauthorised(Client().get(LIST))
+
+
+def routes() -> list[str]:
+    """Every address of the API that is not open to all, with an id where it takes one."""
+    public = {"api/schema", "docs", "healthz"}
+    paths = {str(pattern.pattern) for pattern in urls.urlpatterns} - public
+    return sorted("/" + path.replace("<int:pk>", "1") for path in paths)
+
+
+def test_no_address_answers_without_a_token(db: None) -> None:
+    client = Client(enforce_csrf_checks=True)
+    assert len(routes()) > 9
+    for path in routes():
+        for method in ("get", "head", "post", "put", "patch", "delete", "options"):
+            assert_unauthorised(getattr(client, method)(path))
 
 
 def test_the_session_cookie_does_not_open_the_api(member: Members) -> None:
