@@ -4,13 +4,11 @@ The scanner knows strings, brackets and the order of tokens, so an end tag insid
 be no JSON is noticed at once and not at the end of the output. It is as tolerant as `jsonish.repaired`.
 """
 
-import json
 import re
 
 from engine.parsing.source import Broken, Source, Wait
 from engine.strict_json import MAX_DEPTH
 
-_DECODER = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _WORD = re.compile(r"[\w.+-]*")
 _STRINGS = {
@@ -18,7 +16,6 @@ _STRINGS = {
     "'": re.compile(r"[^'\\]*+(?:\\.[^'\\]*+)*+", re.DOTALL),
 }
 _PAIRS = {"{": "}", "[": "]", "(": ")"}
-_WORTH_A_TRY = 48  # characters in hand from which the C decoder is asked first
 
 # What may come next.
 _VALUE, _VALUE_OR_END, _KEY_OR_END, _COLON, _COMMA_OR_END = range(5)
@@ -26,10 +23,6 @@ _VALUE, _VALUE_OR_END, _KEY_OR_END, _COLON, _COMMA_OR_END = range(5)
 
 def skip_value(source: Source) -> Wait[None]:
     """Step over the JSON value at `pos`. Raises `Broken` where it can be none, `Cut` where the output ends in it."""
-    index = source.pos - source.base
-    if len(source.window) - index >= _WORTH_A_TRY and (end := _decoded_end(source.window, index)):
-        source.pos = source.base + end
-        return
     stack: list[str] = []
     expect = _VALUE
     while True:
@@ -93,10 +86,3 @@ def _next_char(source: Source) -> Wait[str]:
         elif char:
             return char
         yield from source.more()
-
-
-def _decoded_end(window: str, index: int) -> int:
-    try:
-        return _DECODER.raw_decode(window, index)[1]
-    except (ValueError, RecursionError):
-        return 0

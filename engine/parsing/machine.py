@@ -14,7 +14,7 @@ from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 # Bounds on what hostile text can cost. An answer never comes near them; beyond them markup is stripped, not read.
-MAX_FAILURES = 10_000
+MAX_FAILURES = 20_000  # a common bracket counts 1, a mark of a format 20
 MAX_RESCANS = 16  # characters read in vain, per character of the text
 
 _LINE = Marks("`", "\n")
@@ -147,13 +147,26 @@ class Machine:
             if mark == "[" and not source.final and marks.undecided(source.window, index):
                 yield
                 continue
-            if mark in marks.BRACKETS and not marks.HARD.match(source.window, index):
-                return mark if self._tools and not self._verbatim else ""
-            if mark[:3] in marks.FENCES:
-                return mark[:3]
+            if mark in marks.BRACKETS:
+                wanted = self._tools and not self._verbatim and not marks.HARD.match(source.window, index)
+                return mark if wanted and (yield from self._may_be_plain(mark)) else ""
+            if mark in marks.FENCES:
+                return mark if self._tools and self._code.empty else ""
             if source.pos + len(mark) < source.end or source.final:
                 return ""
             yield
+
+    def _may_be_plain(self, bracket: str) -> Wait[bool]:
+        """Whether a call may begin with this bracket, by what follows it. Cheap, as many lines begin with one."""
+        source = self._source
+        source.hold = here = source.pos
+        source.pos += 1
+        yield from source.blanks()
+        following = yield from source.peek()
+        source.rewind(here)
+        if bracket == "{":
+            return following == '"'
+        return following == "{" or following == "_" or following.isalnum()
 
     def _strip_everything(self) -> Wait[None]:
         """Too much went wrong for more to be read: drop markup, keep text."""
@@ -181,12 +194,12 @@ class Machine:
     def _read_reasoning(self, ends: Marks) -> Wait[None]:
         """Read a reasoning block; if it never ends, it is read again for a call that ends it."""
         source = self._source
-        source.hold = start = source.pos
+        source.hold = start = seen = source.pos
+        context = CodeContext()
         while mark := (yield from source.until(ends)):
             stop = source.pos
-            line = source.slice(max(start, stop - 2000), stop).rpartition("\n")[2]
-            context = CodeContext()
-            context.advance("." + line)
+            context.advance(source.slice(seen, stop))
+            seen = stop
             source.pos += len(mark)
             if not context.span or not (yield from self._span_closes(context.span)):
                 self._reasoning.append(source.slice(start, stop))
@@ -241,7 +254,7 @@ class Machine:
         if block is not None and not (quoted and not any(call.name in self._tools for call in block.calls)):
             self._accept(block, start, plain=formats[0].plain)
             return
-        self._failed(reached)
+        self._failed(reached, 1 if soft else 20)
         if quoted or (soft and not cut and not broken):
             if cut:
                 source.pos = source.end
@@ -266,9 +279,9 @@ class Machine:
         self._verbatim = self._verbatim or block.verbatim
         self._calls.extend((call, plain) for call in block.calls)
 
-    def _failed(self, reached: int) -> None:
+    def _failed(self, reached: int, count: int) -> None:
         """Count what was read in vain."""
-        self._failures += 1
+        self._failures += count
         self._wasted += max(reached - self._source.pos, 0)
         if self._wasted > MAX_RESCANS * self._source.pos + 1_000_000:
             self._failures = MAX_FAILURES + 1
@@ -281,7 +294,7 @@ class Machine:
         """The output ends inside a call: none of it is shown, unless its block was closed after all."""
         source = self._source
         closes = marks.closes_of(formats)
-        if not source.truncated and closes.literals and self._failures < 16:
+        if not source.truncated and closes.literals and self._failures < 320:
             source.rewind(body)
             mark = yield from source.until(closes)
             source.pos += len(mark)
@@ -296,7 +309,7 @@ class Machine:
         """
         source = self._source
         closes = marks.closes_of(formats)
-        ends = Marks(*closes.literals, mark) if closes.literals else marks.LINE_OR_HARD
+        ends = marks.ends_of(formats, mark)
         first = 0
         while found := (yield from source.until(ends)):
             here = source.pos
@@ -337,7 +350,7 @@ class Machine:
         """A token or an end tag on its own: markup, unless it stands in code."""
         source = self._source
         source.pos += len(mark)
-        self._failed(source.pos)
+        self._failed(source.pos, 20)
         if (yield from self._quoted()) or not (yield from self._is_markup(mark)):
             self._emit(mark)
 

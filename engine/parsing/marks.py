@@ -61,8 +61,8 @@ ENDS_TEXT = frozenset({"</function>", "</invoke>"})  # … or the end of the out
 
 SPACES = re.compile(r"[ \t]*")
 BACKTICKS = re.compile(r"`*")
+_PLAIN_START = r'(?:\{[ \t\r\n]*+(?:"|\Z)|\[[ \t\r\n]*+(?:[{\w]|\Z))'  # what can be seen at a glance
 LINE_START = re.compile(r"([ \t\r\n]*)([{\[]|`{1,3}|~{1,3})?")
-HARD = re.compile("|".join(re.escape(tag) for tag in sorted(_HARD, key=len, reverse=True)))
 LINE_OR_HARD = Marks("\n", *_HARD)
 
 
@@ -78,9 +78,21 @@ def _trie(words: Iterable[str]) -> str:
     return f"(?:{inner})?" if "" in tails else inner
 
 
+def _tries(words: Iterable[str]) -> list[str]:
+    """One such pattern for each first character, which stands plainly in front."""
+    ordered = sorted(words)
+    return [_trie(word for word in ordered if word[0] == first) for first in sorted({word[0] for word in ordered})]
+
+
 # A run of "<" is stepped over at once. Words that begin with a letter are found by their later, rarer part. A line
-# break counts where a bracket or a fence follows.
-ANY = re.compile(rf"<+(?=<)|{_trie(sorted(_TAGS))}|(?<=to)=functions\.|(?<=functools)\[|\n(?=[ \t]*[{{\[`~])")
+# break counts where a plain call may follow.
+# All alternatives begin with a plain character, or the search would try them at every place.
+ANY = re.compile(
+    "|".join(
+        [r"<<*(?=<)", *_tries(_TAGS), r"=(?<=to=)functions\.", r"\[(?<=functools\[)", rf"\n(?=[ \t\r]*+{_PLAIN_START})"]
+    )
+)
+HARD = re.compile("|".join(_tries(_HARD)))
 
 _RECIPIENT = re.compile("(?:" + "|".join(map(re.escape, sorted(RECIPIENTS, key=len, reverse=True))) + r")\Z")
 _LONGEST = max(map(len, _TAGS))
@@ -98,8 +110,7 @@ def start_of(window: str, index: int, found: re.Match[str]) -> int:
         return words.start() if words else found.start()
     if text == "[":
         start = found.start() - len("functools")
-        glued = start > index and (window[start - 1].isalnum() or window[start - 1] in "_.")
-        return found.start() if start < index or glued else start
+        return found.start() if start < index else start
     return found.start()
 
 
@@ -127,7 +138,7 @@ def held_back(window: str, index: int) -> int:
             start = window.rfind(first, floor, start)
     if window[-1:] in _WORD_ENDS:
         for start in range(max(index, stop - _WORD_LONGEST), stop):
-            if window[start:] in _WORD_HEADS and not (start > index and window[start - 1].isalnum()):
+            if window[start:] in _WORD_HEADS:
                 return max(held, stop - start)
     return held
 
@@ -138,6 +149,13 @@ _WORD_ENDS = frozenset(head[-1] for head in _WORD_HEADS)
 @cache
 def closes_of(formats: tuple[Format, ...]) -> Marks:
     return Marks(*(closing for form in formats for closing in form.closes))
+
+
+@cache
+def ends_of(formats: tuple[Format, ...], opening: str) -> Marks:
+    """Where a broken block may end: at its end, or where the next begins; without an end of its own, with the line."""
+    closes = closes_of(formats).literals
+    return Marks(*closes, opening) if closes else LINE_OR_HARD
 
 
 @cache

@@ -34,8 +34,15 @@ class Marks:
         self._heads = frozenset(text[:n] for text in self.literals for n in range(1, len(text)))
 
     def may_become(self, text: str) -> bool:
-        """Whether more text can make one of the marks of `text`."""
+        """Whether more text can make one of the marks, or a longer one, of `text`."""
         return not text or text in self._heads
+
+    def pending(self, window: str, start: int, stop: int) -> int | None:
+        """Where between two places a mark has begun that the window does not hold in full, if it has."""
+        for place in range(max(start, len(window) - self.longest + 1), stop):
+            if window[place:] in self._heads:
+                return place
+        return None
 
 
 class Source:
@@ -142,10 +149,8 @@ class Source:
         while True:
             index = self.pos - self.base
             found = marks.regex.match(self.window, index)
-            if found:
-                return found.group()
             if self.final or not marks.may_become(self.window[index : index + marks.longest]):
-                return ""
+                return found.group() if found else ""
             yield
 
     def char(self, *allowed: str) -> Wait[str]:
@@ -165,7 +170,14 @@ class Source:
     def until(self, marks: Marks) -> Wait[str]:
         """Move to the next of the marks and return it, not consumed; "" and the end if none comes."""
         while True:
-            found = marks.regex.search(self.window, self.pos - self.base)
+            index = self.pos - self.base
+            found = marks.regex.search(self.window, index)
+            if found and not self.final:  # a mark may stand within another one that is not whole yet
+                pending = marks.pending(self.window, index, found.start() + 1)
+                if pending is not None:
+                    self.pos = self.base + pending
+                    yield
+                    continue
             if found:
                 self.pos = self.base + found.start()
                 return found.group()

@@ -28,6 +28,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _TOOL_NAME = re.compile(r"[\w.-]*")
 _CHANNEL_WORD = re.compile(r"(?:commentary|analysis)$")
 _WORDS = Marks("commentary", "analysis", "json", "code", "<|constrain|>json", "<|constrain|>code")
+_NONE = Marks()
 _MAX_HEADER = 400
 _TO_NOBODY = ("assistant", "user", "all")
 
@@ -122,5 +123,5 @@ def _read_call(source: Source, tools: Toolbox, name: str) -> Wait[Block | None]:
     yield from skip_value(source)
     text = source.slice(start, source.pos)
     call = found(name, text, text, tools)
-    yield from finish_block(source, Marks(), "")
+    yield from finish_block(source, _NONE, "")
     return Block([call])

@@ -13,6 +13,7 @@ from engine.parsing.format import Block, Reader
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
+_NONE = Marks()
 _FENCE = Marks("```")
 _INFO = re.compile(r"[\w+-]*")
 _SPACES = re.compile(r"[ \t\r\n]*")
@@ -36,7 +37,7 @@ def read_functools(source: Source, tools: Toolbox, opening: str) -> Wait[Block |
     begins = (yield from source.peek()) == "{"
     source.rewind(source.hold or 0)
     source.pos += len(opening) - 1
-    return (yield from read_json(source, tools, Marks(), opening)) if begins else None
+    return (yield from read_json(source, tools, _NONE, opening)) if begins else None
 
 
 def read_json(source: Source, tools: Toolbox, ends: Marks, opening: str) -> Wait[Block | None]:
@@ -92,8 +93,13 @@ def finish_block(source: Source, ends: Marks, opening: str) -> Wait[None]:
         return
     if (yield from source.take(ends)):
         return
-    mark = yield from source.until(Marks(opening, *ends.literals))
+    mark = yield from source.until(_with_opening(ends, opening))
     if mark in ends.literals:
         source.pos += len(mark)
     else:
         source.rewind(here)
+
+
+@cache
+def _with_opening(ends: Marks, opening: str) -> Marks:
+    return Marks(opening, *ends.literals)

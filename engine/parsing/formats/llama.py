@@ -11,11 +11,12 @@ from engine.parsing.toolbox import Toolbox
 
 OPENS = ("<|python_tag|>",)
 
+_NONE = Marks()
 _NAME = re.compile(r"[\w.-]*")
 
 
 def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
-    block = yield from read_json(source, tools, Marks(), opening)
+    block = yield from read_json(source, tools, _NONE, opening)
     if block is not None:
         return block
     name = yield from source.match(_NAME)

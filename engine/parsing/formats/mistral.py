@@ -16,15 +16,17 @@ _NAME = re.compile(r"[\w.:/-]*")
 _ID = re.compile(r"[\w-]*")
 _CALL_ID = Marks("[CALL_ID]")
 _ARGS = Marks("[ARGS]")
+_CLOSES = Marks(*CLOSES)
+_NONE = Marks()
 
 
 def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
-    block = yield from read_json(source, tools, Marks(), opening)
+    block = yield from read_json(source, tools, _NONE, opening)
     if block is None:
         block = yield from _read_named(source, tools)
     here = source.pos
     yield from source.blanks()
-    if not (yield from source.take(Marks(*CLOSES))):
+    if not (yield from source.take(_CLOSES)):
         source.rewind(here)
     return block
 
@@ -47,5 +49,5 @@ def _read_named(source: Source, tools: Toolbox) -> Wait[Block | None]:
     yield from skip_value(source)
     text = source.slice(start, source.pos)
     call = found(name, text, text, tools, call_id)
-    yield from finish_block(source, Marks(), "")
+    yield from finish_block(source, _NONE, "")
     return Block([call])

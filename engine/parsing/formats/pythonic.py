@@ -19,6 +19,7 @@ _ENDS = Marks(*CLOSES)
 _NAME = re.compile(r"[\w.:/-]*")
 _KEY = re.compile(r"[^\W\d][\w.-]*|")
 _TRIPLE = Marks('"""', "'''")
+_IN_TRIPLE = {quotes: Marks("\\", quotes) for quotes in _TRIPLE.literals}
 _NEXT = Marks("),", ")]", *CLOSES)
 _TAIL = Marks(*END_OF_TURN, *CLOSES)
 
@@ -136,9 +137,9 @@ def read_arguments(source: Source, tools: Toolbox, name: str) -> Wait[Found]:
 def _read_value(source: Source) -> Wait[Any]:
     start = source.pos
     if quotes := (yield from source.take(_TRIPLE)):
-        while (yield from source.until(Marks("\\", quotes))) == "\\":
+        while (yield from source.until(_IN_TRIPLE[quotes])) == "\\":
             source.pos += 2
-        yield from source.take(Marks(quotes))
+        yield from source.take(_TRIPLE)
         if source.slice(source.pos - 3, source.pos) != quotes or source.pos < start + 6:
             raise Cut
         return unescape(source.slice(start + 3, source.pos - 3), "'")

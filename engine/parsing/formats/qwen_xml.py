@@ -24,6 +24,8 @@ _DIALECT = Dialect(
     trims_newlines=True,
 )
 _BODY = Marks("<parameter=", "</function>", "{")
+_FUNCTION = Marks(FUNCTION)
+_CLOSES = Marks(*CLOSES)
 _END = Marks("</function>")
 
 
@@ -33,12 +35,11 @@ def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
     if block is not None and not block.calls:  # the body may be JSON
         source.rewind(start)
         yield from source.blanks()
-        if (yield from source.at(Marks(FUNCTION))):
-            source.pos += len(FUNCTION)
+        if (yield from source.take(_FUNCTION)):
             block = yield from read_bare(source, tools, opening)
             if block is not None:
                 yield from source.blanks()
-                yield from source.take(Marks(*CLOSES))
+                yield from source.take(_CLOSES)
     return block
 
 
