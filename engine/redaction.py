@@ -14,8 +14,9 @@ MIN_FRAGMENT = 8  # of base64: what of it is certain to show up when the value s
 class Redactor:
     """Replaces the values of secrets by `{secret:NAME}`.
 
-    Known spellings: raw, JSON-escaped (once and twice), percent-encoded (partly or whole, either case), HTML-escaped,
-    base64 in both alphabets and at any offset of a longer text. Values under 4 characters are left alone.
+    Known spellings: raw, UTF-8 read as Latin-1, JSON-escaped (once and twice), percent-encoded (partly or whole,
+    either case), HTML-escaped, base64 in both alphabets and at any offset of a longer text. Values under 4 characters
+    are left alone.
     """
 
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
@@ -61,13 +62,19 @@ def _spellings(value: str) -> set[str]:
     if len(value) < MIN_LENGTH:
         return set()
     raw = value.encode("utf-8", "surrogatepass")
-    found = {value, html.escape(value), html.escape(value, quote=False)}
-    for escaped in (_json(value), _json(value, ascii_only=False), _json(value).replace("/", "\\/")):
-        found |= {escaped, _json(escaped)}
+    # Servers read header values as Latin-1, so a value beyond ASCII comes back with each byte as a character.
+    found = {spelling for text in {value, raw.decode("latin-1")} for spelling in _as_text(text)}
     found |= _percent_encoded(raw)
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         found |= _base64_fragments(raw, encode(raw).decode(), encode)
     return {spelling for spelling in found if len(spelling) >= MIN_LENGTH}
+
+
+def _as_text(text: str) -> set[str]:
+    found = {text, html.escape(text), html.escape(text, quote=False)}
+    for escaped in (_json(text), _json(text, ascii_only=False), _json(text).replace("/", "\\/")):
+        found |= {escaped, _json(escaped)}
+    return found
 
 
 def _json(text: str, *, ascii_only: bool = True) -> str:

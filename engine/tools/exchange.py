@@ -5,9 +5,10 @@ time something of value would be shown or moved: creating an order, showing wher
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, Decimal, InvalidOperation
+from decimal import ROUND_DOWN, Decimal
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -15,7 +16,8 @@ from engine.errors import EngineError
 from engine.tools.base import Arguments, FunctionTool, Safety, ToolContext, ToolOutcome, succeeded, told_in_json
 
 MAX_AMOUNT = Decimal(10) ** 15
-AMOUNT_DIGITS = 8  # after the point; what the finest currency in use has
+
+_AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,8})?")  # the finest currency in use has eight digits after the point
 
 
 class Verification(StrEnum):
@@ -181,16 +183,17 @@ class Desk:
 
 def _amount(value: str | float) -> Decimal:
     """An exact amount: models send numbers and texts. Floats go by their shortest spelling."""
-    try:
-        amount = Decimal(str(value).strip())
-    except InvalidOperation as exc:
-        raise DeskError("bad_amount", "the amount must be a plain number, like 250.50") from exc
-    if not amount.is_finite() or not 0 < amount <= MAX_AMOUNT:
-        raise DeskError("bad_amount", "the amount must be above zero, and a sum of money")
-    exact = amount.quantize(Decimal(1).scaleb(-AMOUNT_DIGITS))
-    if exact != amount:
-        raise DeskError("bad_amount", f"the amount may have {AMOUNT_DIGITS} digits after the point at most")
-    return exact
+    if not isinstance(value, str) and not abs(value) <= int(MAX_AMOUNT):  # NaN is not below anything
+        raise DeskError("bad_amount", "the amount is too large")
+    text = str(value).strip()
+    if not _AMOUNT.fullmatch(text):
+        raise DeskError(
+            "bad_amount", "the amount must be a plain number with up to 8 digits after the point, like 250.50"
+        )
+    amount = Decimal(text)
+    if not amount:
+        raise DeskError("bad_amount", "the amount must be above zero")
+    return amount
 
 
 def _converted(rate: Rate, amount: Decimal) -> Decimal:

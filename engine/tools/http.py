@@ -111,7 +111,7 @@ def build_request(
     if method in IN_QUERY:
         url = _with_query(url, rest)
     else:
-        body = json.dumps(rest, allow_nan=False).encode("ascii")
+        body = _json(rest).encode("ascii")
         headers = _with_default(headers, "Content-Type", "application/json")
     if idempotency_key and definition.safety is Safety.UNSAFE:
         headers = _with_default(headers, "Idempotency-Key", idempotency_key)
@@ -146,7 +146,14 @@ def _with_query(url: net.Url, arguments: Mapping[str, Any]) -> net.Url:
 
 
 def _query_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if isinstance(value, str) else _json(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _json(value: Any, **options: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except (ValueError, RecursionError) as exc:  # NaN, integers of 4,300 digits, nesting without end
+        raise net.Refused(net.Code.INVALID_ARGUMENT, "the arguments cannot be written as JSON") from exc
 
 
 def _outcome(request: net.Request, response: net.Response, redactor: Redactor, limit: int) -> ToolOutcome:

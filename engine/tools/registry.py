@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from engine.errors import ToolError
-from engine.schema import ArgumentSchema
+from engine.schema import ArgumentSchema, compiled
 from engine.tools.base import Arguments, Tool, ToolContext, ToolOutcome, failed, told_in_json
 
 GRACE_S = 0.5  # a tool that keeps the deadline by itself ends with the better message
@@ -24,7 +24,7 @@ class Registry:
         if tool.name in self._tools:
             raise ToolError(f"two tools are called {tool.name!r}; rename one of them")
         try:
-            self._schemas[tool.name] = ArgumentSchema(tool.parameters)
+            self._schemas[tool.name] = compiled(tool.parameters)
         except ToolError as exc:
             raise ToolError(f"parameters of tool {tool.name!r}: {exc}") from exc
         self._tools[tool.name] = tool
