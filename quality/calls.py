@@ -188,10 +188,7 @@ def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = P
 
 def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
     return next(
-        (
-            str(Cursor(position=Position(at=row["started_at"], id=row["id"]), backwards=backwards))
-            for row in edge
-        ),
+        (str(Cursor(position=Position(at=row["started_at"], id=row["id"]), backwards=backwards)) for row in edge),
         None,
     )
 

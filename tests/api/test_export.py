@@ -11,6 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from quality import export
+from quality.models import Feedback
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label, undo
 from tenants.access import change_role
@@ -59,6 +60,7 @@ def test_feedback_comes_with_its_call_and_context(tenant: Tenant, api: Apis, ada
         label = record_label(
             item=item_of_call(call.pk), reviewer=ada, label="bad_args", note="no", correction='{"args":{"b": 2.0}}'
         )
+        number = Feedback.objects.get().pk
     response = api("export:read").get(FEEDBACK)
     assert response["Content-Type"] == "application/x-ndjson"
     assert response["Content-Disposition"] == 'attachment; filename="tool-call-feedback.jsonl"'
@@ -73,7 +75,7 @@ def test_feedback_comes_with_its_call_and_context(tenant: Tenant, api: Apis, ada
     assert record == {
         "recordType": "tool_call_feedback",
         "schemaVersion": 1,
-        "id": 1,
+        "id": number,
         "label": "bad_args",
         "note": "no",
         "correction": {"args": {"b": 2.0}},
