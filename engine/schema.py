@@ -1,7 +1,9 @@
 """Judging arguments by a tool's JSON Schema before anything runs."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -76,6 +78,20 @@ class ArgumentSchema:
             return dict(arguments)
         names = self.declared | also
         return {name: value for name, value in arguments.items() if name in names}
+
+
+def compiled(parameters: Mapping[str, Any]) -> ArgumentSchema:
+    """The schema of a tool, compiled once for all turns that offer it: milliseconds each time otherwise."""
+    try:
+        text = json.dumps(parameters)
+    except (TypeError, ValueError, RecursionError):  # not plain JSON: it says itself what is wrong with it
+        return ArgumentSchema(parameters)
+    return _compiled(text)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> ArgumentSchema:
+    return ArgumentSchema(json.loads(text))
 
 
 def schema_fault(parameters: Any) -> str | None:
