@@ -195,4 +195,6 @@ def escape_surrogates(text: str) -> str:
 def storable(text: str) -> str:
     """A copy for a plain text column (names, error texts): NUL and lone surrogates become U+FFFD. Not reversible; the
     evidence beside it holds the original."""
+    if text.isascii() and "\0" not in text:
+        return text
     return _UNSTORABLE.sub("\ufffd", text)

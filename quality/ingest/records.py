@@ -8,12 +8,13 @@ Both merge: a later import may bring a call's result, or more of a turn. `merge_
 value for any order and repetition of their inputs, so importing is idempotent and needs no order.
 """
 
-import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 MAX_PLACE = 32_767  # of cycle and index
 MAX_TOOLS = 1_000
@@ -37,8 +38,7 @@ class Conflict(RecordError):
         super().__init__("conflict", path, message)
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(msgspec.Struct, frozen=True):
     """One tool call. `started_at` is UTC text with milliseconds; None anywhere means that nothing was recorded."""
 
     external_id: str
@@ -73,23 +73,32 @@ class CallRecord:
 
     def digest(self) -> bytes:
         """SHA-256 of the content. The tools offered are the turn's to tell."""
-        return _digest(
-            *self.asked,
-            self.result,
-            self.is_error,
-            self.error,
-            self.contact,
-            self.started_at,
-            self.duration_ms,
-            self.model,
-            self.provider,
-            self.prompt_version,
-            *self.warnings,
-        )
+        return _digest(_call_content(self))
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+_CALL_CONTENT = (
+    "tool_name",
+    "tool_call_id",
+    "args",
+    "conversation",
+    "message",
+    "cycle",
+    "index",
+    "result",
+    "is_error",
+    "error",
+    "contact",
+    "started_at",
+    "duration_ms",
+    "model",
+    "provider",
+    "prompt_version",
+    "warnings",
+)
+_call_content = attrgetter(*_CALL_CONTENT)
+
+
+class TurnRecord(msgspec.Struct, frozen=True):
     """One inbound message and all the agent did to answer it. `message` is the inbound one, `outbound_message` the
     reply; `position` is the turn's ordinal in its conversation."""
 
@@ -113,10 +122,14 @@ class TurnRecord:
     tools: str | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """The turn itself, without its calls."""
+        return _turn_content(self)
+
     def digest(self) -> bytes:
         """SHA-256 of the turn's own content; its calls have their own."""
-        contract = toolset_sha256(self.tools) if self.tools else None
-        return _digest(contract, *(getattr(self, name) for name in _TURN_CONTENT), *self.warnings)
+        return _digest((toolset_sha256(self.tools) if self.tools else None, *self.content[1:]))
 
 
 _TURN_NAMES = (
@@ -133,13 +146,12 @@ _TURN_NAMES = (
     "num_cycles",
 )
 _TURN_TEXTS = ("messages", "system")
-_TURN_CONTENT = (*_TURN_NAMES, "started_at", *_TURN_TEXTS)
+_turn_content = attrgetter("tools", *_TURN_NAMES, *_TURN_TEXTS, "started_at", "warnings")
 
 
-def _digest(*parts: Any) -> bytes:
-    """None, "" and "None" differ. No part can hold NUL: names are storable text, evidence is JSON text."""
-    text = "\0".join([part if part.__class__ is str else f"\1{part}" for part in parts])
-    return hashlib.sha256(text.encode()).digest()
+def _digest(parts: tuple[Any, ...]) -> bytes:
+    """None, "" and "None" differ, and `ascii` spells a text alike on every Python (`repr` does not)."""
+    return hashlib.sha256(ascii(parts).encode()).digest()
 
 
 def merge_calls(one: CallRecord, other: CallRecord) -> CallRecord:
@@ -148,15 +160,14 @@ def merge_calls(one: CallRecord, other: CallRecord) -> CallRecord:
         return one
     if one.asked == other.asked and one.has_outcome != other.has_outcome:
         return one if one.has_outcome else other
-    field = next(name for name in _CALL_FIELDS if getattr(one, name) != getattr(other, name))
+    field = next(name for name in _CALL_CONTENT if getattr(one, name) != getattr(other, name))
     raise Conflict(field, f"The call {one.external_id} was stored before with another {field}.")
-
-
-_CALL_FIELDS = tuple(field.name for field in dataclasses.fields(CallRecord))
 
 
 def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
     """The sum of what both tell, without calls: the longer messages, the earlier start, of two names the greater."""
+    if one.content == other.content:
+        return one
     if one.messages != other.messages and one.messages and other.messages:
         first, second = (json.loads(text)[:1] for text in (one.messages, other.messages))
         if first != second:
@@ -167,7 +178,7 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
     sums["tools"] = max((text for text in (one.tools, other.tools) if text), key=toolset_sha256, default=None)
     sums["started_at"] = min(known, default=None)
     sums["warnings"] = tuple(sorted({*one.warnings, *other.warnings}))
-    return dataclasses.replace(one, calls=(), **sums)
+    return msgspec.structs.replace(one, calls=(), **sums)
 
 
 @lru_cache(maxsize=128)
@@ -212,4 +223,4 @@ def to_neutral(call: CallRecord) -> dict[str, Any]:
 
 def fingerprint(*parts: object) -> str:
     """An external id made of what identifies a thing: SHA-256 in hex."""
-    return _digest(*parts).hex()
+    return _digest(parts).hex()

@@ -50,7 +50,7 @@ def store(batch: Sequence[Parsed], *, tenant: Tenant | int, import_id: int | Non
     for attempt in range(_ATTEMPTS):
         try:
             with tenant_scope(tenant):
-                tables.lock_ingest()
+                tables.begin_batch(len(batch))
                 plan = _Plan(batch)
                 plan.write(import_id)
                 return plan.report
@@ -166,7 +166,7 @@ class _Plan:
         """What the turn shall be once this record is in; `before` itself if that changes nothing."""
         if before is not None:
             merged = merge_turns(before.record, record)
-            return before if merged.digest() == before.record.digest() else _Turn(merged, before.stored, True)
+            return before if merged.content == before.record.content else _Turn(merged, before.stored, True)
         stored = self._stored_turns.get(key)
         if stored is None:
             return _Turn(record, None, True)

@@ -22,6 +22,7 @@ type Row = dict[str, Any]
 
 _LOCK = 1_768_843_621  # of ingest, beside the tenant's id
 
+_LARGE_BATCH = 100
 _IDENTITY = frozenset({"id", "turn_id", "source", "external_id", "num_calls", "import_job_id", "created_at"})
 _TIMES = frozenset({"started_at", "time_recorded"})
 
@@ -41,10 +42,14 @@ class Raced(Exception):
     """Somebody else wrote the same rows between our look and our write: look again."""
 
 
-def lock_ingest() -> None:
+def begin_batch(num_items: int) -> None:
     """One batch of a tenant at a time, until the transaction ends: so what was read stays true while it is written."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, current_tenant_id() % 2**31])
+        if num_items >= _LARGE_BATCH:
+            # A connection keeps its plans for checking foreign keys. One made while the tables were empty walks an
+            # index of the whole tenant for each row, until ANALYZE comes by; a first import would take hours.
+            cursor.execute("DISCARD PLANS")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

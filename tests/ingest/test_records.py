@@ -1,9 +1,9 @@
-import dataclasses
 import itertools
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quality.ingest.records import CallRecord, Conflict, TurnRecord, merge_calls, merge_turns, toolset_sha256
 
@@ -43,7 +43,7 @@ def test_turns_with_another_first_message_do_not_merge():
 
 
 ASKED = CallRecord("c", "get_order", args="{}", warnings=("no_result",))
-DONE = dataclasses.replace(ASKED, result='"sent"', is_error=False, warnings=(), duration_ms=5)
+DONE = replace(ASKED, result='"sent"', is_error=False, warnings=(), duration_ms=5)
 
 
 def test_a_call_takes_the_outcome_that_it_lacked():
@@ -55,12 +55,12 @@ def test_a_call_takes_the_outcome_that_it_lacked():
 )
 def test_a_call_with_another_content_is_a_conflict(changes, field):
     with pytest.raises(Conflict, match=field):
-        merge_calls(DONE, dataclasses.replace(DONE, **changes))
+        merge_calls(DONE, replace(DONE, **changes))
 
 
 def test_a_result_for_other_arguments_completes_nothing():
     with pytest.raises(Conflict):
-        merge_calls(ASKED, dataclasses.replace(DONE, args="[]"))
+        merge_calls(ASKED, replace(DONE, args="[]"))
 
 
 def test_toolsets_are_told_by_content_not_by_spelling():
@@ -68,5 +68,5 @@ def test_toolsets_are_told_by_content_not_by_spelling():
 
 
 def test_nothing_is_not_an_empty_text_nor_a_word_for_nothing():
-    digests = {dataclasses.replace(DONE, error=error).digest() for error in (None, "", "None", "0")}
+    digests = {replace(DONE, error=error).digest() for error in (None, "", "None", "0")}
     assert len(digests) == 4

@@ -1,0 +1,60 @@
+"""A large file costs no more memory than a small one: measured in processes of their own, whose peaks start afresh."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.ingest.helpers import state
+
+MEGABYTE = 1024 * 1024
+SCRIPT = """
+import sys, django
+django.setup()
+from django.core.management import call_command
+call_command("import_traces", sys.argv[1], tenant="acme")
+print("peak", next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def write(path: Path, size: int, shape: str) -> int:
+    """A file of about `size` bytes; the number of its items."""
+    count = written = 0
+    with path.open("w") as file:
+        file.write("[" if shape == "array" else "")
+        while written < size:
+            result = [{"id": f"ap-{count}-{n}", "at": "2026-05-12T09:00", "price": 12.5} for n in range(8)]
+            record = {"external_id": f"run-{count}", "tool_name": "find", "args": {"n": count}, "result": result}
+            if shape == "chats":
+                call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": json.dumps({"n": count})}}
+                record = {
+                    "metadata": {"conversation_id": f"c-{count}"},
+                    "messages": [
+                        {"role": "user", "content": "?"},
+                        {"role": "assistant", "content": None, "tool_calls": [call]},
+                        {"role": "tool", "tool_call_id": "a", "content": json.dumps(result)},
+                    ],
+                }
+            between = "" if count == 0 else ",\n" if shape == "array" else "\n"
+            written += file.write(between + json.dumps(record))
+            count += 1
+        file.write("]" if shape == "array" else "")
+    return count
+
+
+def peak_kib(path: Path) -> int:
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], capture_output=True, text=True, check=True)
+    return int(done.stdout.split("peak")[1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from Linux's /proc")
+@pytest.mark.parametrize("shape", ["lines", "array", "chats"])
+def test_a_file_six_times_as_large_costs_no_more_memory(tenant, tmp_path, shape):
+    small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
+    write(small, 3 * MEGABYTE, shape)
+    count = write(large, 18 * MEGABYTE, shape)
+    assert peak_kib(large) < peak_kib(small) * 1.25
+    assert len(state(tenant)["calls"]) == count
