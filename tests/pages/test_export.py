@@ -1,0 +1,56 @@
+"""The export page and what it downloads."""
+
+import json
+
+from quality.models import Label
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
+from tests.pages.conftest import HTMX
+
+
+def records(response):
+    assert response.headers["Content-Disposition"].startswith('attachment; filename="acme-')
+    return [json.loads(line) for line in b"".join(response.streaming_content).decode().splitlines()]
+
+
+def test_the_page_counts_what_the_file_then_holds(browse, make_call):
+    make_call(tool_name="get_time")
+    make_call(is_error=True)
+    admin = browse("admin")
+    assert "Download 2 calls" in " ".join(admin.get("/t/acme/export/").text.split())
+    page = admin.get("/t/acme/export/?error=yes")
+    assert "Download 1 call" in page.text
+    assert 'href="/t/acme/export/tool-calls.jsonl?error=yes"' in page.text
+    *lines, trailer = records(admin.get("/t/acme/export/tool-calls.jsonl?error=yes"))
+    assert [line["toolName"] for line in lines] == ["get_weather"]
+    assert trailer["recordType"] == "_end"
+    assert trailer["count"] == 1
+
+
+def test_feedback_goes_out_by_label(browse, make_call, inside):
+    admin = browse("admin")
+    for label in (Label.GOOD_REPLY, Label.WRONG_TOOL):
+        call = make_call()
+        with inside():
+            record_label(item=item_of_call(call.pk), reviewer=admin.member.user, label=label)
+    assert len(records(admin.get("/t/acme/export/tool-call-feedback.jsonl"))) == 3
+    *lines, _ = records(admin.get("/t/acme/export/tool-call-feedback.jsonl?label=wrong_tool"))
+    assert [line["label"] for line in lines] == ["wrong_tool"]
+
+
+def test_htmx_gets_the_part(browse, make_call):
+    make_call()
+    response = browse("admin").get("/t/acme/export/?tool=get_weather&label=", headers=HTMX)
+    assert "<html" not in response.text
+    assert response.headers["HX-Push-Url"] == "/t/acme/export/?tool=get_weather"
+
+
+def test_a_bad_filter_is_told_back_and_downloads_nothing(browse, make_call):
+    make_call()
+    admin = browse("admin")
+    page = admin.get("/t/acme/export/?error=perhaps")
+    assert "error:" in page.text
+    assert "Download" not in page.text
+    refused = admin.get("/t/acme/export/tool-calls.jsonl?error=perhaps")
+    assert refused.status_code == 400
+    assert "error:" in refused.text

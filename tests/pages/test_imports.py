@@ -1,0 +1,219 @@
+"""Imports as pages: upload, progress, report."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
+
+from quality.ingest.importer import run_import
+from quality.models import Import, ImportIssue, ImportState, ToolCall
+from tests.factories import ImportFactory
+from tests.pages.conftest import HTMX
+
+UPLOAD = "/t/acme/imports/upload/"
+GOOD = json.dumps(
+    {
+        "messages": [
+            {"role": "user", "content": "Order 7?"},
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "get_order", "arguments": '{"n":"7"}'}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": '{"status":"sent"}'},
+        ]
+    }
+)  # fmt: skip
+
+
+def file(content, name="traces.jsonl"):
+    return SimpleUploadedFile(name, content.encode() if isinstance(content, str) else content)
+
+
+@pytest.fixture
+def queued(monkeypatch):
+    """Messages that went to the broker, which no test needs."""
+    sent = []
+    monkeypatch.setattr("quality.tasks.import_traces.delay", lambda *args: sent.append(args))
+    return sent
+
+
+@pytest.fixture
+def operator(browse, queued):
+    return browse("operator")
+
+
+@pytest.fixture
+def uploads():
+    folder = Path(settings.MEDIA_ROOT)
+    before = set(folder.iterdir())
+    return lambda: set(folder.iterdir()) - before
+
+
+def test_a_file_is_kept_queued_and_followed(operator, inside, queued, uploads, tenant):
+    response = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"})
+    with inside():
+        job = Import.objects.get()
+    assert response.url == f"/t/acme/imports/{job.pk}/"
+    assert (job.filename, job.bytes_total, job.state) == ("traces.jsonl", len(GOOD), ImportState.QUEUED)
+    assert job.created_by == operator.member.user
+    assert [path.name for path in uploads()] == [job.stored_as]
+    assert queued == [(tenant.pk, job.pk)]
+    assert "Waits for a worker" in operator.get(response.url).text
+
+    run_import(job.pk, tenant=tenant)
+    page = operator.get(response.url).text
+    assert ">done<" in page
+    assert "Nothing was refused." in page
+    assert "hx-trigger" not in page
+    assert not uploads()
+    with inside():
+        assert ToolCall.objects.get().tool_name == "get_order"
+
+
+def test_several_files_are_several_imports(operator, inside, queued):
+    response = operator.post(UPLOAD, {"files": [file(GOOD, "a.json"), file(GOOD, "b.json")], "format": "openai_chat"})
+    assert response.url == "/t/acme/imports/"
+    assert len(queued) == 2
+    page = operator.get(response.url).text
+    assert page.index("b.json") < page.index("a.json")
+
+
+def test_htmx_is_sent_on(operator, queued):
+    response = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}, headers=HTMX)
+    assert response.headers["HX-Redirect"].startswith("/t/acme/imports/")
+
+
+def test_a_broker_that_is_down_delays_the_import_and_no_more(browse, inside, monkeypatch, caplog):
+    def down(*args):
+        raise OSError("connection refused")
+
+    monkeypatch.setattr("quality.tasks.import_traces.delay", down)
+    response = browse("operator").post(UPLOAD, {"files": file(GOOD), "format": "auto"})
+    assert response.status_code == 302
+    with inside():
+        assert Import.objects.get().state == ImportState.QUEUED
+    assert "was not published" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"files": file(b"", "nothing.json"), "format": "auto"}, "nothing.json: The file is empty."),
+        ({"format": "auto"}, "Choose at least one file."),
+        ({"files": file(GOOD), "format": "csv"}, "Format: Select a valid choice. csv is not"),
+    ],
+)
+def test_what_cannot_be_imported_is_told_back(operator, inside, uploads, data, words):
+    for headers in ({}, HTMX):
+        if upload := data.get("files"):
+            upload.seek(0)
+        response = operator.post(UPLOAD, data, headers=headers)
+        assert response.status_code == 200
+        assert words in response.text
+        assert ("<html" in response.text) == (not headers)
+    with inside():
+        assert not Import.objects.exists()
+    assert not uploads()
+
+
+def test_a_file_beyond_the_limit_is_refused_by_name_and_leaves_nothing(operator, inside, uploads, settings):
+    settings.IMPORT_MAX_BYTES = 1024 * 1024
+    response = operator.post(
+        UPLOAD, {"files": [file(b"x" * (1024 * 1024 + 1), "huge.jsonl"), file(GOOD, "fine.jsonl")], "format": "auto"}
+    )
+    assert "huge.jsonl: The file is larger than 1 MiB. Split it." in response.text
+    with inside():
+        assert [job.filename for job in Import.objects.all()] == ["fine.jsonl"]
+    assert len(uploads()) == 1
+
+
+def test_files_sent_to_other_addresses_or_by_strangers_never_reach_the_disk(client, operator, uploads):
+    client.post(UPLOAD, {"files": file(b"x" * 100_000)})
+    client.post("/signin/", {"files": file(b"x" * 100_000)})
+    operator.post("/theme/", {"files": file(b"x" * 100_000)})
+    assert not uploads()
+
+
+def test_progress_is_asked_for_until_the_import_is_done(operator, inside):
+    with inside():
+        job = ImportFactory(state=ImportState.RUNNING, bytes_total=1000, bytes_read=250, num_accepted=3, num_rejected=1)
+    part = operator.get(f"/t/acme/imports/{job.pk}/progress/", headers=HTMX).text
+    assert 'value="25"' in part
+    assert "250 B of 1000 B" in part
+    assert 'hx-trigger="every 1s"' in part
+    assert "<html" not in part
+    with inside():
+        Import.objects.update(state=ImportState.DONE, finished_at=timezone.now())
+    assert "hx-trigger" not in operator.get(f"/t/acme/imports/{job.pk}/progress/", headers=HTMX).text
+
+
+@pytest.fixture
+def refused(inside):
+    """An import with 120 refused items."""
+    with inside():
+        job = ImportFactory(state=ImportState.DONE, num_accepted=1, num_rejected=120)
+        ImportIssue.objects.bulk_create(
+            ImportIssue(import_job=job, index=index, line=index + 1, code="missing_field", path=f"$.field{index}",
+                        message=f"Reason <b>{index}</b>\u202e")
+            for index in range(120)
+        )  # fmt: skip
+    return job
+
+
+def test_the_report_names_line_field_and_reason_page_by_page(operator, refused):
+    address, seen = f"/t/acme/imports/{refused.pk}/", []
+    while address:
+        page = operator.get(address).text
+        seen += [part.split("<")[0] for part in page.split("$.field")[1:]]
+        more = re.search(r'href="([^"]+)"\s+data-key="n"', page)
+        address = more[1] if more else ""
+    assert seen == [str(index) for index in range(120)]
+    assert "<b>0" not in page
+    assert ">RLO</span>" in page
+
+
+def test_the_report_can_be_had_as_a_file(operator, refused):
+    response = operator.get(f"/t/acme/imports/{refused.pk}/issues.jsonl")
+    lines = [json.loads(line) for line in b"".join(response.streaming_content).decode().splitlines()]
+    assert len(lines) == 120
+    assert lines[7] == {
+        "index": 7,
+        "line": 8,
+        "code": "missing_field",
+        "path": "$.field7",
+        "message": "Reason <b>7</b>\u202e",
+    }
+
+
+def test_a_failed_import_says_why(operator, inside):
+    with inside():
+        job = ImportFactory(state=ImportState.FAILED, failure="This is a ZIP archive. Unpack it.")
+    assert "This is a ZIP archive. Unpack it." in operator.get(f"/t/acme/imports/{job.pk}/").text
+
+
+def test_the_list_goes_on_and_takes_the_same_queries(
+    operator, inside, django_assert_max_num_queries, django_assert_num_queries
+):
+    with inside():
+        ImportFactory(filename="first.jsonl")
+    with django_assert_max_num_queries(15) as first:
+        operator.get("/t/acme/imports/")
+    with inside():
+        for _ in range(50):
+            ImportFactory()
+    with django_assert_num_queries(len(first.captured_queries)):
+        page = operator.get("/t/acme/imports/").text
+    assert "first.jsonl" not in page
+    (before,) = re.findall(r'href="\?before=(\d+)"', page)
+    assert "first.jsonl" in operator.get(f"/t/acme/imports/?before={before}").text
+    assert operator.get("/t/acme/imports/?before=nonsense").status_code == 200
+
+
+def test_a_viewer_sees_past_imports_and_no_form(browse, inside):
+    with inside():
+        ImportFactory(filename="past.jsonl")
+    page = browse("viewer").get("/t/acme/imports/").text
+    assert "past.jsonl" in page
+    assert "data-upload" not in page
