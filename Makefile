@@ -17,7 +17,7 @@ run: ## Start everything and print a sign-in link; HOST=0.0.0.0 PORT=9000 choose
 test: ## Run the test suite; ARGS="-k words" goes to pytest
 	@exec bin/test $(ARGS)
 
-lint: ## Check style, types, imports, migrations and templates
+lint: ## Check style, types, imports, migrations, the API's description and templates
 	@bin/bootstrap
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,7 +25,8 @@ lint: ## Check style, types, imports, migrations and templates
 	MYPYPATH=bin $(BIN)/mypy --explicit-package-bases $(LAUNCHER)
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
-	$(BIN)/djlint templates --check --lint
+	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
+	$(BIN)/djlint templates --check --lint --quiet
 
 format: ## Bring code and templates into the house's shape
 	@bin/bootstrap
@@ -35,7 +36,7 @@ format: ## Bring code and templates into the house's shape
 
 check: lint test ## What CI runs: lint, then test
 
-bench: ## Run the benchmarks; ARGS=benchmarks/bench_x.py names one
+bench: ## Run the benchmarks; ARGS="ingest 20000" names one
 	@exec bin/bench $(ARGS)
 
 clean: ## Remove caches and build leftovers; .venv and the data in .state stay

@@ -71,7 +71,6 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django.contrib.postgres",
     "django_htmx",
-    "django_filters",
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
