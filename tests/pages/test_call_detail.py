@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from quality.models import Label, Turn
+from quality.models import Label
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label, undo
 from tenants.scope import tenant_scope
@@ -225,11 +225,9 @@ def test_a_turn_without_a_call_can_be_judged_too(browse, inside):
     assert f'name="turn" value="{turn.pk}"' in " ".join(text.split())
 
 
-def test_deep_and_wide_toolsets_do_not_break_the_page(page, make_call, tenant):
+def test_a_snapshot_of_any_shape_does_not_break_the_page(page, make_call, tenant):
     with tenant_scope(tenant):
-        toolset = ToolsetFactory(
-            tools='[{"function":{"name":"get_weather","parameters":{"type":"nonsense"}}},7,null]', num_tools=3
-        )
-        assert Turn.objects.count() == 0
+        definition = '{"function":{"name":"get_weather","parameters":{"type":"nonsense"}}}'
+        toolset = ToolsetFactory(tools=f"[{definition},7,null]")
     text = page(make_call(toolset=toolset))
     assert "cannot be used" in text

@@ -1,5 +1,7 @@
 """Who may open which page, and what those are told who may not."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from quality.models import Feedback, Import
@@ -7,37 +9,58 @@ from tests.factories import ImportFactory, TurnFactory
 from tests.pages.conftest import HTMX
 
 READS = (
-    "/t/acme/", "/t/acme/calls/", "/t/acme/calls/1/", "/t/acme/calls/1/args/", "/t/acme/calls/1/result/",
-    "/t/acme/calls/1/error/", "/t/acme/turns/1/", "/t/acme/turns/1/messages/", "/t/acme/turns/1/messages/0/",
-    "/t/acme/review/", "/t/acme/review/?call=1", "/t/acme/imports/", "/t/acme/imports/1/",
-    "/t/acme/imports/1/progress/", "/t/acme/imports/1/issues.jsonl",
-)  # fmt: skip
+    "/t/acme/",
+    "/t/acme/calls/",
+    "/t/acme/calls/{call}/",
+    "/t/acme/calls/{call}/args/",
+    "/t/acme/calls/{call}/result/",
+    "/t/acme/calls/{call}/error/",
+    "/t/acme/turns/{turn}/",
+    "/t/acme/turns/{turn}/messages/",
+    "/t/acme/turns/{turn}/messages/0/",
+    "/t/acme/review/",
+    "/t/acme/review/?call={call}",
+    "/t/acme/imports/",
+    "/t/acme/imports/{job}/",
+    "/t/acme/imports/{job}/progress/",
+    "/t/acme/imports/{job}/issues.jsonl",
+)
 ADMIN_READS = ("/t/acme/export/", "/t/acme/export/tool-calls.jsonl", "/t/acme/export/tool-call-feedback.jsonl")
 WRITES = ("/t/acme/review/label/", "/t/acme/review/undo/", "/t/acme/imports/upload/")
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A call with an error text, its turn, and an import: `acme.at(path)` fills their ids in."""
+
+    call: int
+    turn: int
+    job: int
+
+    def at(self, path: str) -> str:
+        return path.format(call=self.call, turn=self.turn, job=self.job)
+
+
 @pytest.fixture
 def acme(make_call, inside):
-    """A call with an error text, its turn, and an import."""
     call = make_call(is_error=True, error="boom")
     with inside():
-        ImportFactory()
-    return call
+        return Rows(call.pk, call.turn_id, ImportFactory().pk)
 
 
 @pytest.mark.parametrize("path", READS)
 def test_a_viewer_may_read(browse, acme, path):
-    assert browse("viewer").get(path).status_code == 200
+    assert browse("viewer").get(acme.at(path)).status_code == 200
 
 
 @pytest.mark.parametrize("path", ADMIN_READS)
 def test_an_admin_may_export(browse, acme, path):
-    assert browse("admin").get(path).status_code == 200
+    assert browse("admin").get(acme.at(path)).status_code == 200
 
 
 @pytest.mark.parametrize("path", [*READS, *ADMIN_READS])
 def test_outsiders_get_404(outsider, acme, path):
-    assert outsider.get(path).status_code == 404
+    assert outsider.get(acme.at(path)).status_code == 404
 
 
 @pytest.mark.parametrize("path", WRITES)
@@ -47,7 +70,7 @@ def test_outsiders_cannot_write(outsider, acme, path):
 
 @pytest.mark.parametrize("path", [*READS, *ADMIN_READS])
 def test_nobody_is_sent_to_the_sign_in(client, acme, path):
-    response = client.get(path)
+    response = client.get(acme.at(path))
     assert response.status_code == 302
     assert response.url.startswith("/signin/?next=/t/acme/")
 
@@ -60,7 +83,7 @@ def test_htmx_of_somebody_who_was_signed_out_reloads_the_page(client, acme):
 
 @pytest.mark.parametrize("path", WRITES)
 def test_a_viewer_cannot_write_and_is_told_which_role_it_takes(browse, acme, inside, path):
-    response = browse("viewer").post(path, {"call": acme.pk, "label": "good_reply", "version": 0})
+    response = browse("viewer").post(path, {"call": acme.call, "label": "good_reply", "version": 0})
     assert response.status_code == 403
     assert "This needs the role Operator; yours is Viewer." in response.text
     with inside():
@@ -70,32 +93,43 @@ def test_a_viewer_cannot_write_and_is_told_which_role_it_takes(browse, acme, ins
 
 @pytest.mark.parametrize("path", ADMIN_READS)
 def test_an_operator_cannot_export(browse, acme, path):
-    response = browse("operator").get(path)
+    response = browse("operator").get(acme.at(path))
     assert response.status_code == 403
     assert "This needs the role Admin; yours is Operator." in response.text
 
 
 @pytest.mark.parametrize("path", WRITES)
 def test_what_writes_answers_no_get(browse, acme, path):
-    assert browse("admin").get(path).status_code == 405
+    assert browse("admin").get(acme.at(path)).status_code == 405
 
 
 @pytest.mark.parametrize("path", WRITES)
 def test_a_write_without_the_token_of_the_form_is_refused(browse, acme, path):
     client = browse("admin")
     client.handler.enforce_csrf_checks = True
-    response = client.post(path, {"call": acme.pk, "label": "good_reply", "version": 0})
+    response = client.post(path, {"call": acme.call, "label": "good_reply", "version": 0})
     assert response.status_code == 403
     assert "This form is out of date" in response.text
 
 
 @pytest.mark.parametrize(
     "path",
-    ["calls/999/", "calls/999/args/", "turns/999/", "turns/999/messages/", "turns/1/messages/99/", "review/?call=999",
-     "review/?call=x", "review/?turn=1&cycle=7", "imports/999/", "imports/999/issues.jsonl", "nothing/"],
-)  # fmt: skip
+    [
+        "calls/999/",
+        "calls/999/args/",
+        "turns/999/",
+        "turns/999/messages/",
+        "turns/{turn}/messages/99/",
+        "review/?call=999",
+        "review/?call=x",
+        "review/?turn={turn}&cycle=7",
+        "imports/999/",
+        "imports/999/issues.jsonl",
+        "nothing/",
+    ],
+)
 def test_what_is_not_there_is_404(browse, acme, path):
-    response = browse("admin").get(f"/t/acme/{path}")
+    response = browse("admin").get(acme.at(f"/t/acme/{path}"))
     assert response.status_code == 404
     assert "Nothing here" in response.text
 
@@ -117,13 +151,13 @@ def test_another_tenants_rows_are_404_inside_ones_own_tenant(browse, tenant, oth
 
 @pytest.mark.parametrize("path", READS)
 def test_pages_are_kept_by_no_cache(browse, acme, path):
-    assert "no-store" in browse("admin").get(path).headers["Cache-Control"]
+    assert "no-store" in browse("admin").get(acme.at(path)).headers["Cache-Control"]
 
 
 def test_pages_hold_nothing_that_the_policy_refuses(browse, acme):
     client = browse("admin")
     for path in (*READS, *ADMIN_READS, "/t/acme/nothing/"):
-        response = client.get(path)
+        response = client.get(acme.at(path))
         if response.headers["Content-Type"].startswith("text/html"):
             assert " style=" not in response.text
             assert "<style" not in response.text

@@ -31,14 +31,12 @@ def test_an_empty_tenant_is_told_how_to_start(browse):
 
 def test_numbers_are_those_of_the_period_and_lead_to_their_calls(browse, recent, inside):
     operator = browse("operator")
-    calls = [
-        recent(tool_name="get_weather"),
-        recent(tool_name="get_weather", is_error=True),
-        recent(tool_name="get_time"),
-    ]
+    call = recent(tool_name="get_weather")
+    recent(tool_name="get_weather", is_error=True)
+    recent(tool_name="get_time")
     recent(days=60, tool_name="long_ago")
     with inside():
-        record_label(item=item_of_call(calls[0].pk), reviewer=operator.member.user, label=Label.WRONG_TOOL)
+        record_label(item=item_of_call(call.pk), reviewer=operator.member.user, label=Label.WRONG_TOOL)
     response = operator.get("/t/acme/")
     text = words(response)
     for expected in ("Calls 3 ", "Turns 3 ", "Errors 1 33 %", "Labelled calls 1 33 %", "Still to judge 2 "):
