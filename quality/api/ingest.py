@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from django.http.request import UnreadablePostError
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiRequest, OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -103,10 +102,16 @@ class ToolCallsIngestView(TenantView):
 
 
 def _reader(request: HttpRequest) -> Callable[[int], bytes]:
+    """Reads the body piece by piece. Django's WSGI request reads as far as Content-Length, so nothing of a body in
+    chunks; a server that ends its stream by itself is read directly then."""
+    environ: dict[str, Any] = getattr(request, "environ", {})
+    in_chunks = not environ.get("CONTENT_LENGTH") and environ.get("wsgi.input_terminated")
+    stream = environ["wsgi.input"] if in_chunks else request
+
     def read(size: int) -> bytes:
         try:
-            return request.read(size)
-        except UnreadablePostError as error:
+            return stream.read(size)
+        except OSError as error:
             raise Unreadable("truncated", "The body ended too early.") from error
 
     return read

@@ -54,7 +54,7 @@ def peak_kib(path: Path) -> int:
 @pytest.mark.parametrize("shape", ["lines", "array", "chats"])
 def test_a_file_six_times_as_large_costs_no_more_memory(tenant, tmp_path, shape):
     small, large = tmp_path / "small.jsonl", tmp_path / "large.jsonl"
-    write(small, 3 * MEGABYTE, shape)
-    count = write(large, 18 * MEGABYTE, shape)
+    write(small, 2 * MEGABYTE, shape)
+    count = write(large, 12 * MEGABYTE, shape)
     assert peak_kib(large) < peak_kib(small) * 1.25
     assert len(state(tenant)["calls"]) == count

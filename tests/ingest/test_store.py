@@ -1,6 +1,8 @@
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -217,4 +219,20 @@ def test_any_order_repetition_and_batching_gives_one_state(wanted, seed, size):
     parsed = outcomes(lines(*items), "neutral")
     for start in range(0, len(parsed), size):
         assert not store(parsed[start : start + size], tenant=tenant).rejected
+    assert state(tenant) == wanted
+
+
+def test_batches_sent_at_the_same_time_give_one_state(tenant, wanted):
+    parsed = outcomes(lines(*ITEMS), "neutral")
+
+    def send(seed: int) -> int:
+        batch = random.Random(seed).sample(parsed, len(parsed))
+        try:
+            return store(batch, tenant=tenant).num_calls
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(send, range(8)))
+    assert sum(made) == len(wanted["calls"])
     assert state(tenant) == wanted
