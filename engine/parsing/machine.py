@@ -166,7 +166,7 @@ class Machine:
         source.rewind(here)
         if bracket == "{":
             return following == '"'
-        return following == "{" or following == "_" or following.isalnum()
+        return following in ("{", "_") or following.isalnum()
 
     def _strip_everything(self) -> Wait[None]:
         """Too much went wrong for more to be read: drop markup, keep text."""

@@ -23,13 +23,13 @@ SPECIAL_TOKENS = (
         "<|CHATBOT_TOKEN|>",
     ),
     *("<start_of_turn>", "<end_of_turn>", "<|turn>", "<turn|>", "<|tool_response>", "<tool_response|>", "<|think|>"),
-    *("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "[EOS]", "[BOS]", "[/INST]", "[INST]"),
+    *("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "[/INST]", "[INST]"),
 )
 
 # Parts of blocks that are markup even when they stand alone.
 PARTS = (
     *("</parameter>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "[ARGS]", "[CALL_ID]", '<|"|>'),
-    *("<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "<|plugin|>", "<|action_start|>", "<|sep|>"),
+    *("<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "<|plugin|>", "<|sep|>"),
 )
 
 OPENINGS: dict[str, tuple[Format, ...]] = {}
@@ -89,7 +89,7 @@ def _tries(words: Iterable[str]) -> list[str]:
 # All alternatives begin with a plain character, or the search would try them at every place.
 ANY = re.compile(
     "|".join(
-        [r"<<*(?=<)", *_tries(_TAGS), r"=(?<=to=)functions\.", r"\[(?<=functools\[)", rf"\n(?=[ \t\r]*+{_PLAIN_START})"]
+        [r"<<*(?=<)", r"\[(?<=functools\[)", *_tries(_TAGS), r"=(?<=to=)functions\.", rf"\n(?=[ \t\r]*+{_PLAIN_START})"]
     )
 )
 HARD = re.compile("|".join(_tries(_HARD)))

@@ -167,6 +167,20 @@ class Source:
         self.pos += len(found)
         return found
 
+    def take_end(self, marks: Marks) -> Wait[bool]:
+        """Like `take`, for the end of a block: at the end of the output a part of the mark will do."""
+        if (yield from self.take(marks)):
+            return True
+        if not self.ends_within(marks):
+            return False
+        self.pos = self.end
+        return True
+
+    def ends_within(self, marks: Marks) -> bool:
+        """Whether the output ends inside one of the marks that begins at `pos`."""
+        rest = self.window[self.pos - self.base :]
+        return self.final and bool(rest) and len(rest) < marks.longest and marks.may_become(rest)
+
     def until(self, marks: Marks) -> Wait[str]:
         """Move to the next of the marks and return it, not consumed; "" and the end if none comes."""
         while True:

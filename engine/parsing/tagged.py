@@ -284,4 +284,7 @@ def read_wrapped(source: Source, dialect: Dialect, tools: Toolbox) -> Wait[Block
     if not calls:
         raise Cut
     source.rewind(last)
+    yield from source.blanks()
+    if not (yield from source.take_end(dialect.in_wrapper)):
+        source.rewind(last)
     return Block(calls)

@@ -47,6 +47,10 @@ class Toolbox:
         """Whether an offered name starts so."""
         return any(name.startswith(start) for name in self._schemas)
 
+    def takes_nothing(self, name: str) -> bool:
+        """Whether this is an offered tool without parameters."""
+        return name in self._schemas and not _properties(self._schemas[name])
+
     def declares(self, name: str, parameter: str) -> bool:
         return parameter in _properties(self._schemas.get(name, {}))
 

@@ -47,7 +47,7 @@ FORMATS = (
     Format("gemma", gemma.OPENS, gemma.read, gemma.CLOSES),
     Format("phi", ("functools[",), json_block.read_functools, soft=True),
     Format("command_r", ("<|START_ACTION|>",), json_until("<|END_ACTION|>"), ("<|END_ACTION|>",)),
-    Format("internlm", ("<|action_start|><|plugin|>",), json_until("<|action_end|>"), ("<|action_end|>",)),
+    Format("internlm", ("<|action_start|>",), json_block.read_plugin, ("<|action_end|>",)),
     Format("minimax_m1", ("<tool_calls>",), json_until("</tool_calls>"), ("</tool_calls>",)),
     Format("nemotron", ("<TOOLCALL>",), json_until("</TOOLCALL>"), ("</TOOLCALL>",)),
     Format("qwen_agent", (qwen_agent.FUNCTION,), qwen_agent.read),

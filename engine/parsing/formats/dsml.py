@@ -34,7 +34,11 @@ def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
         return (yield from read_unwrapped(source, dialect, body, tools))
     if word not in _WRAPPERS or not (yield from source.char(">")):
         return None
-    return (yield from read_wrapped(source, dialect, tools))
+    behind = source.pos
+    block = yield from read_wrapped(source, dialect, tools)
+    if block is None:  # the tag alone
+        source.rewind(behind)
+    return block or Block()
 
 
 def read_end(source: Source, _tools: Toolbox, _opening: str) -> Wait[Block | None]:

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from engine.parsing.calls import found
-from engine.parsing.extent import skip_string
+from engine.parsing.extent import skip_string, skip_value
 from engine.parsing.format import Block
 from engine.parsing.formats.json_block import finish_block
 from engine.parsing.jsonish import literal, replace_surrogates, unescape
@@ -42,14 +42,29 @@ def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
     if (yield from source.peek()) != "{":
         raise Cut if source.pos >= source.end else Broken("a call without arguments")
     start = source.pos
-    yield from _skip_object(source)
-    text = source.slice(start, source.pos)
-    call = found(name, _Reader(text).read(), text, tools)
+    if (yield from _is_json(source)):
+        yield from skip_value(source)
+        text = source.slice(start, source.pos)
+        call = found(name, text, text, tools)
+    else:
+        yield from _skip_object(source)
+        text = source.slice(start, source.pos)
+        call = found(name, _Reader(text).read(), text, tools)
     if parenthesis:
         yield from source.blanks()
         yield from source.char(")")
     yield from finish_block(source, _ENDS, opening)
     return Block([call])
+
+
+def _is_json(source: Source) -> Wait[bool]:
+    """Whether the object at `pos` has quoted keys, as JSON has."""
+    here = source.pos
+    source.pos += 1
+    yield from source.blanks()
+    quoted = (yield from source.peek()) in ('"', "'")
+    source.rewind(here)
+    return quoted
 
 
 def _skip_object(source: Source) -> Wait[None]:

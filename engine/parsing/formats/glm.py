@@ -33,7 +33,7 @@ def read(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
         rest = source.slice(source.pos, source.end)
         if not source.final or (rest and not "<arg_key>".startswith(rest) and not "</tool_call>".startswith(rest)):
             return None
-        if source.truncated or rest or name not in tools:
+        if source.truncated or rest or not tools.takes_nothing(name):
             raise Cut
         return Block([Found(name, {}, "")])
     return Block([(yield from read_call(source, _DIALECT, tools, {"name": name}))])

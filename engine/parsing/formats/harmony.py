@@ -41,7 +41,7 @@ def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
 def read_recipient(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
     """`to=functions.N`, in the role part of a header, or left over of one whose special tokens were dropped."""
     name = yield from source.match(_TOOL_NAME)
-    if source.pos >= source.end:
+    if source.pos >= source.end or source.ends_within(_IN_HEADER):
         if tools.may_become(name):
             raise Cut
         return None
@@ -71,7 +71,7 @@ def _read_header(source: Source, opening: str) -> Wait[str | None]:
         if not mark:
             break
         header += mark
-    if source.pos >= source.end:
+    if source.pos >= source.end or source.ends_within(_IN_HEADER):
         raise Cut
     return "" if (yield from source.at(_BODY_ENDS)) else None
 
@@ -124,4 +124,7 @@ def _read_call(source: Source, tools: Toolbox, name: str) -> Wait[Block | None]:
     text = source.slice(start, source.pos)
     call = found(name, text, text, tools)
     yield from finish_block(source, _NONE, "")
+    here = source.pos
+    if not (yield from source.take_end(_BODY_ENDS)) or source.pos < source.end:
+        source.rewind(here)
     return Block([call])

@@ -14,10 +14,12 @@ from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 _NONE = Marks()
+_PLUGIN = Marks("<|plugin|>")
+_ACTION_END = Marks("<|action_end|>")
 _FENCE = Marks("```")
 _INFO = re.compile(r"[\w+-]*")
-_SPACES = re.compile(r"[ \t\r\n]*")
-_BRACES = re.compile(r"[}\]) \t\r\n]*")
+_BRACES = re.compile(r"[}\])]*")  # one too many of them is noise
+_BRACES_AND_BLANKS = re.compile(r"[}\]) \t\r\n]*")
 
 
 @cache
@@ -31,13 +33,31 @@ def reader(*closes: str) -> Reader:
     return read
 
 
-def read_functools(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
+def read_plugin(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
+    """InternLM: the marker of a plug-in stands between the opening and the JSON."""
+    if not (yield from source.take(_PLUGIN)):
+        if source.ends_within(_PLUGIN):
+            raise Cut
+        return None
+    return (yield from read_json(source, tools, _ACTION_END, opening))
+
+
+def read_functools(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
     """Phi: `functools[{…}]`. The Python module of that name is followed by anything else."""
+    source.pos -= 1
+    start = source.pos
+    source.pos += 1
     yield from source.blanks()
     begins = (yield from source.peek()) == "{"
-    source.rewind(source.hold or 0)
-    source.pos += len(opening) - 1
-    return (yield from read_json(source, tools, _NONE, opening)) if begins else None
+    source.rewind(start)
+    try:
+        calls = (yield from read_values(source, tools)) if begins else []
+    except Broken:
+        calls = []
+    if not calls:
+        return None
+    yield from finish_block(source, _NONE, "")
+    return Block(calls)
 
 
 def read_json(source: Source, tools: Toolbox, ends: Marks, opening: str) -> Wait[Block | None]:
@@ -85,16 +105,12 @@ def read_values(source: Source, tools: Toolbox) -> Wait[list[Found]]:
 
 def finish_block(source: Source, ends: Marks, opening: str) -> Wait[None]:
     """Step over the end of a block, and over what stands between the value and it. Without an end, stay."""
-    here = source.pos
     yield from source.match(_BRACES)
-    if not ends.literals:
-        braces = source.slice(here, source.pos).rstrip()
-        source.rewind(here + len(braces))
+    here = source.pos
+    yield from source.match(_BRACES_AND_BLANKS)
+    if (yield from source.take_end(ends)):
         return
-    if (yield from source.take(ends)):
-        return
-    mark = yield from source.until(_with_opening(ends, opening))
-    if mark in ends.literals:
+    if ends.literals and (mark := (yield from source.until(_with_opening(ends, opening)))) in ends.literals:
         source.pos += len(mark)
     else:
         source.rewind(here)

@@ -49,9 +49,13 @@ def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
         return Block([(yield from read_call(source, _DIALECT, tools, header))])
     yield from source.match(_HEADER)
     if not (yield from source.take(_SEPARATOR)):
-        if source.pos >= source.end:
+        if source.pos >= source.end or source.ends_within(_SEPARATOR):
             raise Cut
         return None
+    behind = source.pos
+    block = None
     if opening == "<|open|>" and element == "tools":
-        return (yield from read_wrapped(source, _DIALECT, tools))
-    return Block()
+        block = yield from read_wrapped(source, _DIALECT, tools)
+    if block is None:  # a tag that stands for itself
+        source.rewind(behind)
+    return block or Block()

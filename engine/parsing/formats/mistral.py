@@ -16,6 +16,7 @@ _NAME = re.compile(r"[\w.:/-]*")
 _ID = re.compile(r"[\w-]*")
 _CALL_ID = Marks("[CALL_ID]")
 _ARGS = Marks("[ARGS]")
+_AFTER_NAME = Marks("[CALL_ID]", "[ARGS]")
 _CLOSES = Marks(*CLOSES)
 _NONE = Marks()
 
@@ -42,7 +43,7 @@ def _read_named(source: Source, tools: Toolbox) -> Wait[Block | None]:
     yield from source.take(_ARGS)
     yield from source.blanks()
     if (yield from source.peek()) != "{":
-        if source.pos >= source.end:
+        if source.pos >= source.end or source.ends_within(_AFTER_NAME):
             raise Cut
         return None
     start = source.pos

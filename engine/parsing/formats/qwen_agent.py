@@ -5,12 +5,14 @@ import re
 from engine.parsing.calls import found
 from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
+from engine.parsing.formats.json_block import finish_block
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 FUNCTION = "✿FUNCTION✿"
 STRAYS = ("✿RESULT✿", "✿RETURN✿", "✿ARGS✿")
 
+_NONE = Marks()
 _ARGS = Marks("✿ARGS✿")
 _FLOWER = "✿"
 _NAME = re.compile(r"[^\n✿]*")
@@ -23,7 +25,7 @@ def read(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
     name = (yield from source.match(_NAME)).strip()
     yield from source.blanks()
     if not (yield from source.take(_ARGS)):
-        raise Cut if source.pos >= source.end else Broken("a call without arguments")
+        raise Cut if source.pos >= source.end or source.ends_within(_ARGS) else Broken("a call without arguments")
     yield from source.char(":")
     yield from source.blanks()
     text = ""
@@ -33,7 +35,9 @@ def read(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
         text = source.slice(start, source.pos)
     elif char != _FLOWER:
         raise Broken("arguments are not an object") if char else Cut
-    return Block([found(name, text, text, tools)])
+    call = found(name, text, text, tools)
+    yield from finish_block(source, _NONE, "")
+    return Block([call])
 
 
 def read_stray(source: Source, _tools: Toolbox, _opening: str) -> Wait[Block | None]:

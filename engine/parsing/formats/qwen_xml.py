@@ -6,6 +6,7 @@ The function element also comes without its wrapper, and with JSON in it (Llama 
 from engine.parsing.calls import found
 from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
+from engine.parsing.formats.json_block import finish_block
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.tagged import Dialect, read_call, read_header, read_wrapped
 from engine.parsing.toolbox import Toolbox
@@ -29,17 +30,32 @@ _CLOSES = Marks(*CLOSES)
 _END = Marks("</function>")
 
 
-def read(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None]:
+def read(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
     start = source.pos
-    block = yield from read_wrapped(source, _DIALECT, tools)
-    if block is not None and not block.calls:  # the body may be JSON
-        source.rewind(start)
-        yield from source.blanks()
-        if (yield from source.take(_FUNCTION)):
-            block = yield from read_bare(source, tools, opening)
-            if block is not None:
-                yield from source.blanks()
-                yield from source.take(_CLOSES)
+    block = yield from _read_wrapped_json(source, tools)
+    if block is not None:
+        return block
+    source.rewind(start)
+    return (yield from read_wrapped(source, _DIALECT, tools))
+
+
+def _read_wrapped_json(source: Source, tools: Toolbox) -> Wait[Block | None]:
+    """A function element with JSON in it, within a wrapper that it does not need."""
+    yield from source.blanks()
+    if not (yield from source.take(_FUNCTION)):
+        return None
+    try:
+        header = yield from read_header(source, _DIALECT, "")
+    except Broken:
+        return None
+    yield from source.blanks()
+    if (yield from source.peek()) != "{":
+        return None
+    block = yield from _read_json(source, tools, header["name"])
+    here = source.pos
+    yield from source.blanks()
+    if not (yield from source.take_end(_CLOSES)):
+        source.rewind(here)
     return block
 
 
@@ -73,12 +89,10 @@ def read_bare(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None
     return Block([call]) if call.name in tools else None
 
 
-def _read_json(source: Source, tools: Toolbox, name: str) -> Wait[Block | None]:
+def _read_json(source: Source, tools: Toolbox, name: str) -> Wait[Block]:
     start = source.pos
     yield from skip_value(source)
-    stop = source.pos
-    call = found(name, source.slice(start, stop), source.slice(start, stop), tools)
-    if not (yield from source.until(_END)):
-        source.rewind(stop)
-    source.pos += len(_END.literals[0]) if source.pos < source.end else 0
+    text = source.slice(start, source.pos)
+    call = found(name, text, text, tools)
+    yield from finish_block(source, _END, FUNCTION)
     return Block([call])

@@ -42,6 +42,7 @@ def read_section(
     if not calls:
         raise Cut
     source.rewind(last)
+    yield from finish_call(source, begins)
     return Block(calls)
 
 
@@ -59,14 +60,14 @@ def read_fenced_object(source: Source) -> Wait[str]:
     text = source.slice(start, source.pos)
     here = source.pos
     yield from source.blanks()
-    if not fenced or not (yield from source.take(_FENCE)):
+    if not fenced or not (yield from source.take_end(_FENCE)):
         source.rewind(here)
     return text
 
 
 def finish_call(source: Source, end: Marks) -> Wait[None]:
-    """Step over the token that ends a call, if it is there."""
+    """Step over the token that ends a call, if it or a part of it is there."""
     here = source.pos
     yield from source.blanks()
-    if not (yield from source.take(end)):
+    if not (yield from source.take_end(end)):
         source.rewind(here)
