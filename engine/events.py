@@ -20,7 +20,8 @@ class AssistantDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStreaming:
-    """A piece of a call that the model is writing. The id and the name come with the first piece."""
+    """A piece of a call that the model is writing. Its name comes with the first piece; where it comes again, the model
+    was asked again and the call begins anew."""
 
     cycle: int
     index: int

@@ -71,10 +71,10 @@ class OpenAIModel:
         return Redactor({**self.secrets, "MODEL_KEY": self.key or ""})
 
     def body(self, request: Request, *, streamed: bool, changed: Mapping[str, Any]) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.name, "messages": list(request.messages), **self.parameters, **changed}
+        body: dict[str, Any] = {"model": self.name, "messages": list(request.messages), **self.parameters}
         if request.tools:
             body |= {"tools": list(request.tools), "tool_choice": "auto"}
-        body["stream"] = streamed
+        body |= {**changed, "stream": streamed}
         if streamed:
             body["stream_options"] = {"include_usage": True}
         return body
@@ -87,7 +87,7 @@ class OpenAIModel:
 
 
 class Dialogue:
-    """The requests that one answer takes: tries share one count, and what was shown is never shown twice."""
+    """The requests that one answer takes: tries share one count, and text that was shown is never shown twice."""
 
     def __init__(self, model: OpenAIModel, request: Request, listen: Listen) -> None:
         self.model, self.request = model, request
@@ -112,12 +112,19 @@ class Dialogue:
                 await asyncio.sleep(delay_s)
 
     def _change_after(self, error: ModelError) -> None:
+        """Asks differently after output that the server could not parse: warmer; then for the bare text, which we read
+        ourselves ("none" leaves the tools in the prompt of such servers, and their parser out of the way)."""
+        if not self.request.tools or not UNPARSED.search(str(error)):
+            return
         temperature = self.model.parameters.get("temperature")
-        if UNPARSED.search(str(error)) and isinstance(temperature, int | float) and temperature < WARMER:
+        is_low = isinstance(temperature, int | float) and temperature < WARMER
+        if is_low and not self._changed:
             self._changed = {"temperature": WARMER}
+        else:
+            self._changed = {**self._changed, "tool_choice": "none"}
 
     async def _heard(self, piece: Piece) -> None:
-        self._spoke = True
+        self._spoke = self._spoke or isinstance(piece, TextPiece)
         await self._listen(piece)
 
     async def _exchange(self, *, streamed: bool) -> Answer:

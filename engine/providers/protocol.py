@@ -26,7 +26,8 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class CallPiece:
-    """A part of a call that is being written. `index` is its position; `id` and `name` come with its first piece."""
+    """A part of a call that is being written. `index` is its position; `id` and `name` come with its first piece, and
+    once more if the request is made again."""
 
     index: int
     id: str | None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.net import Guard, Policy
-from engine.providers.behaviours import TEXT
+from engine.providers.behaviours import TEXT, UNPARSED, Ask, Line, event, send_deltas
 from engine.providers.openai import OpenAIModel, encoded
 from engine.providers.protocol import Answer, CallPiece, ModelError, Piece, Request, TextPiece
 from engine.providers.retry import RetryPolicy
@@ -214,15 +214,36 @@ async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
 
 
 async def test_output_that_the_server_could_not_parse_is_asked_for_in_another_way() -> None:
-    async with playing("unparseable", "error_mid_stream", "plain_text") as play:
+    async with playing("unparseable", "error_mid_stream", "text_call:bare") as play:
         request = question()
-        await ask(play.model(parameters={"temperature": 0}), request)
+        answer, pieces = await ask(play.model(parameters={"temperature": 0}), request)
         assert [body["temperature"] for body in play.bodies] == [0, 0.5, 0.5]
-        assert [dict(exchange.changed) for exchange in request.exchanges] == [
-            {},
-            {"temperature": 0.5},
-            {"temperature": 0.5},
-        ]
+        assert [body["tool_choice"] for body in play.bodies] == ["auto", "auto", "none"]
+        assert all(body["tools"] == TOOLS for body in play.bodies)
+        changed = [dict(exchange.changed) for exchange in request.exchanges]
+        assert changed == [{}, {"temperature": 0.5}, {"temperature": 0.5, "tool_choice": "none"}]
+        assert [found.name for found in answer.reply.calls] == ["get_weather"]
+        assert not spoken(pieces)
+
+
+async def test_a_warm_model_is_asked_for_its_bare_text_at_once() -> None:
+    async with playing("unparseable", "plain_text") as play:
+        await ask(play.model())
+        assert [body["tool_choice"] for body in play.bodies] == ["auto", "none"]
+
+
+async def test_a_call_that_broke_off_with_an_error_is_asked_for_again_and_told_anew() -> None:
+    async def breaking(asked: Ask, line: Line) -> None:
+        await line.begin()
+        await send_deltas(asked, line, calls(call("get_weather", {"city": "Rome"})))
+        await event(line, UNPARSED)
+        await line.end()
+
+    async with playing(breaking, "one_call") as play:
+        answer, pieces = await ask(play.model())
+        assert [found.name for found in answer.reply.calls] == ["get_weather"]
+        names = [piece.name for piece in pieces if isinstance(piece, CallPiece) and piece.name]
+        assert names == ["get_weather", "get_weather"]
 
 
 async def test_what_was_shown_is_not_asked_for_again() -> None:
