@@ -128,10 +128,10 @@ def share(part: int, whole: int) -> str:
 def moment(value: dt.datetime | None, recorded: bool = True) -> SafeString:
     """A time in the viewer's zone, the exact one with its zone on hover; told where the source gave none."""
     if value is None:
-        return format_html('<span class="muted">–</span>')
+        return format_html('<span class="muted">{}</span>', "–")
     local = timezone.localtime(value)
     if not recorded:
-        return format_html('<span class="muted" title="The source gave no time.">no time</span>')
+        return format_html('<span class="muted" title="{}">{}</span>', "The source gave no time.", "no time")
     year = "%d %b %Y" if local.year != timezone.localtime().year else "%d %b"
     shown = local.strftime(f"{year} %H:%M:%S").lstrip("0")
     return format_html(

@@ -126,3 +126,10 @@ def test_what_models_wrote_is_inert_in_a_line(browse, make_call):
     assert "<script>alert" not in page
     assert 'title="U+202E right-to-left override">RLO</span>' in page
     assert ">ZWSP</span>" in page
+
+
+def test_a_call_whose_source_gave_no_time_says_so(browse, make_call):
+    call = make_call(time_recorded=False, turn__time_recorded=False)
+    client = browse("viewer")
+    assert "no time" in client.get("/t/acme/calls/").text
+    assert "no time" in client.get(f"/t/acme/calls/{call.pk}/").text
