@@ -21,7 +21,7 @@ def publish(task: Task, *args: Any) -> None:
         logger.exception("%s%r was not published; the sweep will do it", task.name, args)
 
 
-@shared_task(acks_late=True, ignore_result=True, time_limit=3600)
+@shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
 def import_traces(tenant_id: int, import_id: int) -> None:
     from quality.ingest import importer
 
