@@ -47,7 +47,7 @@ def skip_value(source: Source) -> Wait[None]:
             source.pos += 1
             stack.pop()
             expect = _COMMA_OR_END
-        elif expect in (_VALUE, _VALUE_OR_END) and (yield from source.match(_WORD)):
+        elif expect in (_VALUE, _VALUE_OR_END) and (yield from source.skip(_WORD)):
             expect = _COMMA_OR_END
         else:
             raise Broken(f"{char!r} does not belong here")

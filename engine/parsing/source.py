@@ -124,25 +124,25 @@ class Source:
         index = self.pos - self.base
         return self.window[index : index + 1]
 
-    def match(self, pattern: re.Pattern[str]) -> Wait[str]:
-        """Consume what `pattern`, a run of single characters, matches at `pos`."""
+    def skip(self, run: re.Pattern[str]) -> Wait[bool]:
+        """Step over a run of characters of one kind; whether there was any."""
         start = self.pos
         while True:
-            found = pattern.match(self.window, self.pos - self.base)
+            found = run.match(self.window, self.pos - self.base)
             self.pos = self.base + found.end() if found else self.pos
             if self.pos < self.end or self.final:
-                return self.slice(start, self.pos)
+                return self.pos > start
             yield
+
+    def match(self, run: re.Pattern[str]) -> Wait[str]:
+        """Step over a run of characters of one kind and return it. The start must be held."""
+        start = self.pos
+        yield from self.skip(run)
+        return self.slice(start, self.pos)
 
     def blanks(self) -> Wait[None]:
         """Skip white space."""
-        while True:
-            found = _BLANKS.match(self.window, self.pos - self.base)
-            assert found is not None
-            self.pos = self.base + found.end()
-            if self.pos < self.end or self.final:
-                return
-            yield
+        yield from self.skip(_BLANKS)
 
     def at(self, marks: Marks) -> Wait[str]:
         """The mark that stands at `pos`, not consumed; "" if there is none."""
