@@ -4,6 +4,7 @@ Python's engine backtracks: `(a+)+$` on forty characters runs for years and cann
 that cannot do this are matched here; all others in a child process that is killed when its time is up.
 """
 
+import atexit
 import json
 import os
 import re
@@ -114,6 +115,11 @@ class _Matcher:
 
 
 _matcher = _Matcher()
+
+
+@atexit.register
+def _stop_child() -> None:
+    _matcher.stop()
 
 
 def _forget_child() -> None:
