@@ -18,6 +18,7 @@ ROLE_FOR = {
     Scope.FEEDBACK_WRITE: Role.OPERATOR,
     Scope.INGEST_WRITE: Role.OPERATOR,
     Scope.EXPORT_READ: Role.ADMIN,
+    Scope.TURNS_WRITE: Role.OPERATOR,
 }
 
 
