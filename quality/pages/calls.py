@@ -1,11 +1,12 @@
 """The list of calls, and one call or turn with everything needed to judge it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from quality import calls
@@ -120,10 +121,15 @@ def turn_detail(request: TenantRequest, pk: int) -> HttpResponse:
         except Turn.DoesNotExist as error:
             raise Http404 from error
         conversation = read_conversation(turn.messages_start)  # type: ignore[attr-defined]
-        said = placed(conversation, {one.key: one for one in siblings(pk)}, None)
+        said = placed(conversation, siblings(pk), page_of_call(request))
         context = {"turn": turn, "conversation": conversation, "said": said}
         return render(cast(HttpRequest, request), "components/conversation.html", context)
     return _item_page(request, _item_or_404(turn_id=pk))
+
+
+def page_of_call(request: TenantRequest) -> Callable[[int], str]:
+    """Addresses of calls' own pages."""
+    return lambda pk: reverse("call-detail", args=[request.tenant.slug, pk])
 
 
 def _item_or_404(*, call_id: int | None = None, turn_id: int | None = None) -> Item:
@@ -135,30 +141,41 @@ def _item_or_404(*, call_id: int | None = None, turn_id: int | None = None) -> I
 
 def _item_page(request: TenantRequest, item: Item) -> HttpResponse:
     found = evidence_of(item)
-    context = item_context(found) | label_context(request, found) | {"stay": True}
+    context = item_context(found, page_of_call(request)) | label_context(request, found) | {"stay": True}
     return render(cast(HttpRequest, request), "quality/call_detail.html", context)
 
 
-def item_context(found: ItemEvidence) -> dict[str, Any]:
-    """What the components of one item need, on its own page and in Review."""
+def item_context(found: ItemEvidence, address_of: Callable[[int], str]) -> dict[str, Any]:
+    """What the components of one item need. `address_of` a call is its own page, or its place in Review."""
     key = (found.call.call.cycle, found.call.call.index) if found.call else None
     return {
         "found": found,
         "turn": found.turn,
         "conversation": found.conversation,
-        "said": placed(found.conversation, {one.key: one for one in found.siblings}, key),
+        "said": placed(found.conversation, found.siblings, address_of, key),
+        "siblings": [(one, address_of(one.id)) for one in found.siblings],
     }
 
 
 def placed(
-    conversation: Conversation, calls_by_key: Mapping[tuple[int, int], Sibling], current: tuple[int, int] | None
+    conversation: Conversation,
+    recorded: Iterable[Sibling],
+    address_of: Callable[[int], str],
+    current: tuple[int, int] | None = None,
 ) -> list[dict[str, Any]]:
-    """The messages, each with the calls that it asked for: as recorded (`sibling`), and whether it is the one shown."""
+    """The messages, each with the calls that it asked for: as recorded (`sibling`, with `url`), and whether it is the
+    one shown."""
+    by_key = {one.key: one for one in recorded}
     return [
         {
             "message": said,
             "calls": [
-                {"asked": call, "sibling": calls_by_key.get(call.key), "is_current": call.key == current}
+                {
+                    "asked": call,
+                    "sibling": by_key.get(call.key),
+                    "url": address_of(by_key[call.key].id) if call.key in by_key else "",
+                    "is_current": call.key == current,
+                }
                 for call in said.calls
             ],
         }

@@ -18,7 +18,7 @@ HELP = {
     Label.GOOD_REPLY: "Right tool, right arguments, right moment",
     Label.WRONG_TOOL: "Another tool, or none, was called for",
     Label.MISSING_TOOL: "A call was needed and not made",
-    Label.BAD_ARGS: "Right tool, wrong or incomplete arguments",
+    Label.BAD_ARGS: "Right tool, wrong arguments",
     Label.OTHER: "Something else: say it in the note",
 }
 

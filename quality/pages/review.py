@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from django.contrib import messages
@@ -18,7 +19,7 @@ from quality.calls import CallFilter
 from quality.filters import CallFilterForm
 from quality.models import FeedbackEvent, Label, Review
 from quality.pages.access import TenantRequest, tenant_view
-from quality.pages.calls import chips, filter_query, item_context
+from quality.pages.calls import chips, filter_query, item_context, page_of_call
 from quality.pages.labels import ItemForm, LabelForm, describe, label_context, last_label
 from quality.review import items, labelling
 from quality.review.evidence import evidence_of
@@ -63,6 +64,13 @@ def _item_query(item: Item | None) -> dict[str, str]:
     if item.call_id:
         return {"call": str(item.call_id)}
     return {"turn": str(item.turn_id), "cycle": str(item.cycle)}
+
+
+def _place_of_call(queue: Queue, slug: str, pk: int) -> str:
+    """Where Review shows this call."""
+    query = queue.query.copy()
+    query["call"] = str(pk)
+    return f"{reverse('review', args=[slug])}?{query.urlencode()}"
 
 
 def _item_of(data: QueryDict) -> Item | None:
@@ -186,7 +194,8 @@ def _shown(request: TenantRequest, queue: Queue, item: Item | None, *, notice: s
         context["last"] = last_label(request)
     if item is not None:
         found = evidence_of(item)
-        context |= item_context(found) | label_context(request, found) | context
+        address_of = partial(_place_of_call, queue, request.tenant.slug)
+        context |= item_context(found, address_of) | label_context(request, found) | context
     return _render(request, TEMPLATE, context, partial="review")
 
 
@@ -231,7 +240,7 @@ def _labels_of(around: Iterable[Item]) -> dict[tuple[int, int, int | None], str 
 def _judgement(request: TenantRequest, queue: Queue, item: Item, *, status: int = 200, **more: Any) -> HttpResponse:
     """The judgement alone, in the place where it stands."""
     found = evidence_of(item)
-    context = item_context(found) | label_context(request, found)
+    context = item_context(found, page_of_call(request)) | label_context(request, found)
     context |= {"query": queue.query.urlencode(), "stay": bool(request.POST.get("stay"))} | more
     response = render(cast(HttpRequest, request), "components/judgement.html", context, status=status)
     # The form may ask for the whole screen; what did not move on goes back to where it stands.

@@ -99,9 +99,9 @@ def _rows(value: Members, parameters: Mapping[str, Any], faults: list[Fault], *,
     declared = list(dict.fromkeys([*properties, *required]))
     reasons: dict[str, list[str]] = {}
     for fault in faults:
-        name = _first_step(fault.path)
+        name, rest = _first_step(fault.path)
         if name is not None:
-            reasons.setdefault(name, []).append(fault.reason)
+            reasons.setdefault(name, []).append(f"{rest}: {fault.reason}" if rest else fault.reason)
 
     def row(name: str) -> Argument:
         schema = properties.get(name)
@@ -128,18 +128,16 @@ def _rows(value: Members, parameters: Mapping[str, Any], faults: list[Fault], *,
     return [row(name) for name in [*declared, *extra]]
 
 
-def _first_step(path: str) -> str | None:
-    """The top-level name in a JSON path such as `$.days[0]` or `$['a b']`; None for `$`."""
+def _first_step(path: str) -> tuple[str | None, str]:
+    """The top-level name in a JSON path such as `$.days[0]` or `$['a b']`, and the rest; None and "" for `$`."""
     rest = path[1:]
     if rest.startswith("['"):
-        return rest[2:].split("']")[0].replace("\\'", "'")
+        name, _, rest = rest[2:].partition("']")
+        return name.replace("\\'", "'"), rest.removeprefix(".")
     if rest.startswith("."):
-        step = rest[1:]
-        for end, character in enumerate(step):
-            if character in ".[":
-                return step[:end]
-        return step
-    return None
+        end = next((end for end, character in enumerate(rest) if end and character in ".["), len(rest))
+        return rest[1:end], rest[end:].removeprefix(".")
+    return None, ""
 
 
 def type_name(schema: Mapping[str, Any]) -> str:

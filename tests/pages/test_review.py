@@ -122,6 +122,14 @@ def test_moving_and_skipping_obey_the_filter(ada, make_call, label):
     assert str(calls[1].pk) not in re.findall(r"call=(\d+)", page.split("<aside")[1].split("</aside>")[0])
 
 
+def test_other_calls_of_the_turn_are_reached_inside_review(ada, make_call):
+    call = make_call()
+    other = make_call(turn=call.turn, tool_name="get_time")
+    page = ada.get(f"/t/acme/review/?source=openai_chat&call={call.pk}").text
+    pills = page.split('class="siblings"')[1].split("</nav>")[0]
+    assert f'href="/t/acme/review/?source=openai_chat&amp;call={other.pk}"' in pills
+
+
 def test_after_the_last_one_it_says_so(ada, make_call, label):
     first, last = make_call(), make_call()
     response = ada.post(LABEL, form(last), follow=True)

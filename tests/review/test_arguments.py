@@ -39,7 +39,7 @@ def test_rows_stand_in_the_order_of_the_schema_with_their_faults(args, expected)
 def test_reasons_name_what_is_wrong():
     table = argument_table('{"city":7,"when":1,"days":[1,"b"]}', SCHEMA)
     faults = {row.name: row.faults for row in table.rows if row.faults}
-    assert faults == {"city": ("7 is not of type 'string'",), "days": ("'b' is not of type 'integer'",)}
+    assert faults == {"city": ("7 is not of type 'string'",), "days": ("[1]: 'b' is not of type 'integer'",)}
     assert table.checked
     assert table.num_faults == 2
 
