@@ -13,6 +13,15 @@ def truncate(text: str, limit: int) -> str:
     return text[: boundary(text, limit)] + TRUNCATED
 
 
+def well_formed(text: str) -> str:
+    """The text as UTF-8 can carry it: surrogate pairs joined, lone halves shown as U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def boundary(text: str, cut: int) -> int:
     """The last place at or before `cut` that is inside no surrogate pair, combining sequence or joined emoji."""
     while 0 < cut < len(text) and _joined(text[cut - 1], text[cut]):

@@ -75,9 +75,12 @@ async def system_resolver(host: str) -> Sequence[str]:
     """The addresses of a canonical host by the system's resolver. Raises OSError."""
     # The root dot keeps search domains out. Internal names, which only an operator's ranges let through, may well
     # stand in a hosts file, and there they have no dot.
-    name = host if is_internal(host) else f"{host}."
-    loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(
+    return await local_resolver(host if is_internal(host) else f"{host}.")
+
+
+async def local_resolver(name: str) -> Sequence[str]:
+    """The same as other programs of this machine would have it, with hosts file and search domains."""
+    found = await asyncio.get_running_loop().run_in_executor(
         _lookup_threads(), lambda: socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     )
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

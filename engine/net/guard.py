@@ -10,7 +10,16 @@ import httpx
 
 from engine.net.body import read_body
 from engine.net.codes import Code, Refused
-from engine.net.dial import Dialler, GuardedBackend, Resolver, as_refusals, ssl_context, system_resolver, until
+from engine.net.dial import (
+    Dialler,
+    GuardedBackend,
+    Resolver,
+    as_refusals,
+    local_resolver,
+    ssl_context,
+    system_resolver,
+    until,
+)
 from engine.net.policy import Policy
 from engine.net.pool import PooledTransport
 from engine.net.slots import Slots
@@ -58,13 +67,13 @@ class Guard:
         policy: Policy,
         *,
         tenant: str = "",
-        resolver: Resolver = system_resolver,
+        resolver: Resolver | None = None,
         dialler: Dialler | None = None,
         slots: Slots = _all_slots,
     ) -> None:
         self.policy = policy
         self._tenant = tenant
-        self._resolver = resolver
+        self._resolver = resolver or (system_resolver if policy.strict else local_resolver)
         self._dialler = dialler or httpcore.AnyIOBackend()
         self._slots = slots
 

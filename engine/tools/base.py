@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from engine.redaction import Redactor
-from engine.text import truncate
+from engine.text import truncate, well_formed
 
 RESULT_LIMIT = 2_000  # characters of a result that the model reads; the whole of it is recorded
 TIMEOUT_S = 15.0
@@ -101,15 +101,17 @@ class FunctionTool:
 
 def succeeded(result: str, context: ToolContext, *, details: Mapping[str, Any] | None = None) -> ToolOutcome:
     whole = context.redactor.text(result)
-    return ToolOutcome(text=truncate(whole, context.result_limit), result=whole, details=details or {})
+    return ToolOutcome(_for_model(whole, context), whole, details=details or {})
 
 
 def failed(message: str, context: ToolContext, *, error: str, details: Mapping[str, Any] | None = None) -> ToolOutcome:
     """A failure told in the tool's own words; `error` is the short code that lists and hints go by."""
     whole = context.redactor.text(message)
-    return ToolOutcome(
-        text=truncate(whole, context.result_limit), result=whole, is_error=True, error=error, details=details or {}
-    )
+    return ToolOutcome(_for_model(whole, context), whole, is_error=True, error=error, details=details or {})
+
+
+def _for_model(whole: str, context: ToolContext) -> str:
+    return truncate(well_formed(whole), context.result_limit)
 
 
 def told_in_json(message: str, context: ToolContext, *, error: str = "tool_failed") -> ToolOutcome:

@@ -23,7 +23,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what model servers take
 
 @dataclass(frozen=True, slots=True)
 class HttpDefinition:
-    """One HTTP tool as its tenant wrote it. Made by `read_definitions`, or from a stored row by `from_json`."""
+    """One HTTP tool as its tenant wrote it, the verb in any case.
+
+    `read_definitions` makes it from a file, `from_json` from a stored row.
+    """
 
     name: str
     description: str
@@ -38,8 +41,8 @@ class HttpDefinition:
     @classmethod
     def from_json(cls, item: Mapping[str, Any]) -> "HttpDefinition":
         """The definition in `item`, which `definition_faults` found to be sound."""
-        method = str(item.get("method", "POST")).upper()
-        default = Safety.SAFE if method in SAFE_METHODS else Safety.UNSAFE
+        method = str(item.get("method", "POST"))
+        default = Safety.SAFE if method.upper() in SAFE_METHODS else Safety.UNSAFE
         return cls(
             name=item["name"],
             description=item["description"],

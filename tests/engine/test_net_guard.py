@@ -160,6 +160,16 @@ def test_the_systems_resolver_is_asked_for_the_absolute_name(monkeypatch: pytest
     assert asked == ["a.example.", "vllm"]
 
 
+def test_a_person_reaches_the_names_of_their_own_hosts_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lookup(host: str, *_args: Any, **_kwargs: Any) -> Any:
+        assert host == "api.dev.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    with serving() as server:
+        assert fetch(net.Guard(net.Policy.local()), f"http://api.dev.example:{server.port}/").status == 200
+
+
 def test_a_connection_for_another_name_than_the_judged_one_fails_closed() -> None:
     backend = GuardedBackend(
         net.Policy.tenant(), net.parse_url("http://a.example/"), FakeResolver(), RecordingDialler({})

@@ -69,6 +69,16 @@ def test_bad_arguments_never_reach_the_tool() -> None:
     assert called == []
 
 
+def test_what_the_model_reads_can_be_sent_and_what_is_kept_is_whole() -> None:
+    async def execute(arguments: Arguments, context: ToolContext) -> ToolOutcome:
+        return succeeded("cut \ud83d", context)
+
+    outcome = run(registry(execute), "book", {"day": "x"})
+
+    assert (outcome.text, outcome.result) == ("cut \ufffd", "cut \ud83d")
+    assert run(registry(), "\ud800", {}).text == "Error: unknown tool '\ufffd'"
+
+
 def test_a_crash_is_told_in_json_without_secrets() -> None:
     async def execute(arguments: Arguments, context: ToolContext) -> ToolOutcome:
         raise RuntimeError("bad key canary-123")

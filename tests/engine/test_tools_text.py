@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.redaction import Redactor
-from engine.text import TRUNCATED, truncate
+from engine.text import TRUNCATED, truncate, well_formed
 
 SECRET = 'k/"é&+ =\\~<1'
 
@@ -53,6 +53,14 @@ def test_a_cut_text_is_a_beginning_of_the_whole_one(text: str, limit: int) -> No
     assert len(kept) <= limit
     if kept:
         assert unicodedata.category(text[len(kept)]) not in ("Mn", "Me", "Mc")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("é\0", "é\0"), ("a\ud83d\ude00b", "a😀b"), ("\ude00\ud83d", "\ufffd\ufffd"), ("x\ud800", "x\ufffd"), ("", "")],
+)
+def test_halves_of_characters_never_go_out(text: str, shown: str) -> None:
+    assert well_formed(text) == shown
 
 
 @pytest.mark.parametrize(
