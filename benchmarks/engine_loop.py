@@ -1,10 +1,11 @@
 """The loop against the same requests by bare httpx, in one run: overhead per cycle, and many turns in flight.
 
-    python -m benchmarks.engine_loop [--turns 200] [--delay 1.0]
+    python -m benchmarks.engine_loop [--turns 200] [--delay 1.0] [--rounds 5]
 
 The scripted server runs in a process of its own. "Bare" sends byte for byte what the engine sends and reads the answers
 without looking at them. Rates depend on the machine; the ratios are what counts. The overhead is processor time of this
-process, which is what a cycle costs also where other programs compete for the cores.
+process, which is what a cycle costs also where other programs compete for the cores. Lines are of the same shape as
+those of `benchmarks.engine`.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from engine.providers.openai import OpenAIModel
 from engine.tools import Arguments, FunctionTool, Safety, ToolContext, ToolOutcome
 
 NUM_CYCLES = 10
-ROUNDS = 5
+NUM_TURNS = 10  # of the overhead's measurement, one after the other
 KEPT_CONNECTIONS = 16  # the engine keeps no more either
 QUESTION = [{"role": "user", "content": "What is the weather in Rome?"}]
 DONE = ToolOutcome("21 degrees", "21 degrees")
@@ -106,8 +107,10 @@ async def seconds(work: Callable[[], Awaitable[None]], times: int, *, at_once: b
     return clock() - started
 
 
-async def compare(base_url: str, *, cycles: int, times: int, delay_s: float, at_once: bool) -> tuple[float, float]:
-    """Medians in seconds: the engine, bare httpx. They take turns, so that a busy machine troubles both alike."""
+async def compare(
+    base_url: str, *, cycles: int, times: int, delay_s: float, at_once: bool, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Seconds of each round, of the engine and of bare httpx. They take turns: a busy machine troubles both alike."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS)
     async with (
         Guard(Policy.local()).client(base_url) as guarded,
@@ -116,36 +119,62 @@ async def compare(base_url: str, *, cycles: int, times: int, delay_s: float, at_
         bodies = await bodies_of(base_url, turn_of(base_url, guarded, cycles, 0), cycles)
         engine, bare = turn_of(base_url, guarded, cycles, delay_s), bare_of(base_url, client, bodies, delay_s)
         engine_s, bare_s = [], []
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             engine_s.append(await seconds(engine, times, at_once=at_once))
             bare_s.append(await seconds(bare, times, at_once=at_once))
-    return statistics.median(engine_s), statistics.median(bare_s)
+    return engine_s, bare_s
 
 
-async def run(num_turns: int, delay_s: float) -> None:
+def figure(name: str, unit: str, ours: list[float], theirs: list[float], **more: Any) -> dict[str, Any]:
+    quarters = statistics.quantiles(ours, n=4)
+    median, other = statistics.median(ours), statistics.median(theirs)
+    compared = {"name": "bare httpx", "value": round(other, 3), "ratio": round(median / other, 4)}
+    return {
+        "name": name,
+        "value": round(median, 3),
+        "unit": unit,
+        "compared_with": compared,
+        "n": len(ours),
+        "median": round(median, 3),
+        "spread": [round(quarters[0], 3), round(quarters[2], 3)],
+        **more,
+    }
+
+
+async def overhead(base_url: str, rounds: int) -> dict[str, Any]:
+    engine_s, bare_s = await compare(
+        base_url, cycles=NUM_CYCLES, times=NUM_TURNS, delay_s=0, at_once=False, rounds=rounds
+    )
+    num_cycles = NUM_TURNS * NUM_CYCLES
+    engine_ms, bare_ms = ([s / num_cycles * 1000 for s in series] for series in (engine_s, bare_s))
+    beyond = round(statistics.median(engine_ms) - statistics.median(bare_ms), 3)
+    return figure(
+        "loop, one cycle", "ms of processor time", engine_ms, bare_ms, beyond_bare=beyond, target="< 2 beyond"
+    )
+
+
+async def in_flight(base_url: str, num_turns: int, delay_s: float, rounds: int) -> dict[str, Any]:
+    engine_s, bare_s = await compare(base_url, cycles=2, times=num_turns, delay_s=delay_s, at_once=True, rounds=rounds)
+    name = f"{num_turns} turns in flight, the model takes {delay_s:g} s"
+    target = {"target": "ratio 0.7"} if delay_s else {}
+    return figure(name, "turns/s", [num_turns / s for s in engine_s], [num_turns / s for s in bare_s], **target)
+
+
+def run(num_turns: int, delay_s: float, rounds: int) -> Iterator[dict[str, Any]]:
     with scripted_server() as base_url:
-        engine_s, bare_s = await compare(base_url, cycles=NUM_CYCLES, times=10, delay_s=0, at_once=False)
-        num_cycles = 10 * NUM_CYCLES
-        engine_ms, bare_ms = engine_s / num_cycles * 1000, bare_s / num_cycles * 1000
-        sys.stdout.write(
-            f"overhead of the loop            {engine_ms - bare_ms:6.2f} ms a cycle  "
-            f"(engine {engine_ms:.2f}, bare httpx {bare_ms:.2f}; target under 2)\n"
-        )
-        for seconds_held in (delay_s, 0.0):
-            engine_s, bare_s = await compare(base_url, cycles=2, times=num_turns, delay_s=seconds_held, at_once=True)
-            target = "; target 0.7" if seconds_held else "; no wait: both cores are the limit"
-            sys.stdout.write(
-                f"{num_turns} turns in flight, {seconds_held:g} s wait  {bare_s / engine_s:6.2f} of bare httpx  "
-                f"(engine {num_turns / engine_s:.0f} turns/s, bare {num_turns / bare_s:.0f}{target})\n"
-            )
+        yield asyncio.run(overhead(base_url, rounds))
+        yield asyncio.run(in_flight(base_url, num_turns, delay_s, rounds))
+        yield asyncio.run(in_flight(base_url, num_turns, 0, rounds))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=200)
-    parser.add_argument("--delay", type=float, default=1.0, help="seconds that the model takes for each reply")
-    options = parser.parse_args(arguments)
-    asyncio.run(run(options.turns, options.delay))
+    options = argparse.ArgumentParser(description="The loop against the same requests by bare httpx.")
+    options.add_argument("--turns", type=int, default=200, help="in flight at once")
+    options.add_argument("--delay", type=float, default=1.0, help="seconds that the model takes for each reply")
+    options.add_argument("--rounds", type=int, default=5, help="measurements per figure, at least 2")
+    chosen = options.parse_args(arguments)
+    for line in run(chosen.turns, chosen.delay, chosen.rounds):
+        print(json.dumps(line))
 
 
 if __name__ == "__main__":
