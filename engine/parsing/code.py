@@ -8,6 +8,7 @@ import re
 
 _RUN = re.compile(r"`+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+_FENCE_LINES = re.compile(r"\n {0,3}(`{3,}|~{3,})([^\n]*)(?=\n)")
 
 
 class CodeContext:
@@ -33,58 +34,50 @@ class CodeContext:
 
     def advance(self, text: str) -> None:
         """The text goes on with `text`."""
-        if "`" not in text and "~~~" not in text and not self._fence_line and not self._run:
-            self._advance_plain(text)
-            return
-        for line in text.splitlines(keepends=True) if "\n" in text else [text]:
-            self._advance_line(line)
-
-    def _advance_plain(self, text: str) -> None:
+        if self.empty and not text.isspace():
+            self.empty = not text
         cut = text.rfind("\n") + 1
         if cut:
-            self._span, self.blank = 0, True
-            last = text[cut:]
-        else:
-            last = text
-        if last and self.blank:
-            self.blank = last.isspace()
-            if self.blank and "~" not in last:
-                return self._mark_empty(text)
-            self._fence_line = last if last.lstrip(" ").startswith("~") else ""
-        return self._mark_empty(text)
-
-    def _mark_empty(self, text: str) -> None:
-        if self.empty and text and not text.isspace():
-            self.empty = False
-
-    def _advance_line(self, line: str) -> None:
-        body = line.rstrip("\n")
-        self._mark_empty(body)
-        if self.blank or self._fence_line:
-            start = self._fence_line + body
-            self._fence_line = start[:400] if start.lstrip(" ")[:1] in ("`", "~") else ""
-        if body:
-            self.blank = self.blank and body.isspace()
-            self._count_runs(body)
-        if body != line:
+            first = text.index("\n")
+            self._advance_line(text[:first])
             self._end_line()
+            if first + 1 < cut and ("```" in text or "~~~" in text):
+                for found in _FENCE_LINES.finditer(text, first, cut):
+                    self._fence(found)
+            text = text[cut:]
+        if text:
+            self._advance_line(text)
 
-    def _count_runs(self, body: str) -> None:
-        if self._run and body[0] != "`":
+    def _advance_line(self, text: str) -> None:
+        """This line goes on with `text`, which has no line break."""
+        if self.blank or self._fence_line:
+            start = (self._fence_line + text)[:400]
+            self._fence_line = start if start.lstrip(" ")[:1] in ("`", "~") else ""
+            self.blank = self.blank and (not text or text.isspace())
+        if self._run and text and text[0] != "`":
             self._close_run()
-        for found in _RUN.finditer(body):
+        if "`" in text:
+            self._count_runs(text)
+
+    def _count_runs(self, text: str) -> None:
+        for found in _RUN.finditer(text):
             self._run += len(found.group())
-            if found.end() < len(body):
+            if found.end() < len(text):
                 self._close_run()
 
     def _close_run(self) -> None:
         self._span, self._run = self.span, 0
 
     def _end_line(self) -> None:
-        found = _FENCE.match(self._fence_line)
-        if found and not self.fence:
-            if found[1][0] == "~" or "`" not in found[2]:
-                self.fence = found[1]
-        elif found and found[1].startswith(self.fence) and not found[2].strip():
-            self.fence = ""
+        if self._fence_line and (found := _FENCE.match(self._fence_line)):
+            self._fence(found)
         self._span, self._run, self._fence_line, self.blank = 0, 0, "", True
+
+    def _fence(self, line: re.Match[str]) -> None:
+        """A line that begins like a fence opens one, or closes the one we are in."""
+        run, rest = line[1], line[2]
+        if not self.fence:
+            if run[0] == "~" or "`" not in rest:
+                self.fence = run
+        elif run.startswith(self.fence) and not rest.strip():
+            self.fence = ""

@@ -11,8 +11,8 @@ from engine.parsing.formats.reasoning import ANSWERS, BLOCKS
 from engine.parsing.source import Marks
 
 SPECIAL_TOKENS = (
-    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>"),
-    *("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "</s>"),
+    *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>"),
+    *("<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "</s>"),
     *("<|end|>", "<|return|>", "<|call|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|system|>"),
     *("<｜end▁of▁sentence｜>", "<｜begin▁of▁sentence｜>", "<｜Assistant｜>", "<｜User｜>"),
     *(
@@ -98,6 +98,7 @@ _RECIPIENT = re.compile("(?:" + "|".join(map(re.escape, sorted(RECIPIENTS, key=l
 _LONGEST = max(map(len, _TAGS))
 _HEADS = frozenset(tag[:n] for tag in _TAGS for n in range(1, len(tag)))
 _FIRSTS = sorted({tag[0] for tag in _TAGS})
+_FIRST = re.compile(f"[{re.escape(''.join(_FIRSTS))}]")
 _WORD_HEADS = frozenset(word[:n] for word in _WORDS for n in range(1, len(word)))
 _WORD_LONGEST = max(map(len, _WORDS))
 
@@ -130,7 +131,7 @@ def held_back(window: str, index: int) -> int:
     stop = len(window)
     floor = max(index, stop - _LONGEST)
     held = 0
-    for first in _FIRSTS:
+    for first in _FIRSTS if _FIRST.search(window, floor) else ():
         start = window.rfind(first, floor)
         while start >= 0:
             if window[start:] in _HEADS:

@@ -612,6 +612,8 @@ def test_stray_tags_outside_code_are_dropped(tag: str) -> None:
         ("[THINK]draft [TOOL_CALLS]get_clock{}[/THINK]Now.[TOOL_CALLS]get_clock{}", [("get_clock", {})], "Now."),
         ("<|START_THINKING|>x<|END_THINKING|>Now.", [], "Now."),
         ("<seed:think>x</seed:think>Now.", [], "Now."),
+        ("<|im_start|>assistant\nHi<|im_end|>", [], "Hi"),
+        ("<|start_header_id|>assistant<|end_header_id|>\n\nHi<|eot_id|>", [], "Hi"),
         ("<think>see `</think>` there</think>Now.", [], "Now."),
         ("<tool_call>{\"name\": \"functions.save_note:0\", \"arguments\": {}}</tool_call>", [("save_note", {})], ""),
         ("<tool_call>{\"name\": \"get_clock<|channel|>x\"}</tool_call>", [("get_clock", {})], ""),

@@ -20,6 +20,7 @@ from engine.parsing.formats import (
     pythonic,
     qwen_agent,
     qwen_xml,
+    turns,
 )
 from engine.parsing.formats.json_block import reader as json_until
 
@@ -52,6 +53,7 @@ FORMATS = (
     Format("nemotron", ("<TOOLCALL>",), json_until("</TOOLCALL>"), ("</TOOLCALL>",)),
     Format("qwen_agent", (qwen_agent.FUNCTION,), qwen_agent.read),
     Format("qwen_agent, stray", qwen_agent.STRAYS, qwen_agent.read_stray),
+    Format("turn header", turns.OPENS, turns.read),
     Format("plain_json", ("{", "["), plain_json.read, soft=True, plain=True),
     Format("pythonic, no markers", ("[",), pythonic.read_whole, soft=True, plain=True),
     Format("plain_json, fenced", ("```", "~~~"), plain_json.read_fenced, soft=True, plain=True),
