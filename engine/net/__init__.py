@@ -11,6 +11,7 @@ from engine.net.dial import Dialler, Resolver, system_resolver
 from engine.net.guard import MAX_BODY, Guard, Headers, Request, Response, is_method
 from engine.net.names import canonical_host, parse_host_list
 from engine.net.policy import PORTS, Policy
+from engine.net.proxy import EgressProxy
 from engine.net.slots import Slots
 from engine.net.template import (
     HeaderTemplate,
@@ -26,6 +27,7 @@ __all__ = [
     "PORTS",
     "Code",
     "Dialler",
+    "EgressProxy",
     "Guard",
     "HeaderTemplate",
     "Headers",

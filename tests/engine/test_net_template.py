@@ -125,11 +125,20 @@ def test_what_is_no_scalar_has_no_text(value: Any) -> None:
     assert (refused.value.code, refused.value.argument) == (net.Code.INVALID_ARGUMENT, "p")
 
 
-def test_two_values_cannot_make_a_dot_segment_between_them() -> None:
-    with pytest.raises(net.Refused):
-        parse_url_template("https://a.example/{a}{b}/x").fill({"a": ".", "b": "."})
-    with pytest.raises(net.Refused):
-        parse_url_template("https://a.example/.{b}/x").fill({"b": "."})
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("{a}{b}", {"a": ".", "b": "."}),
+        ("{a}{b}", {"a": "%2", "b": "e"}),
+        ("{a}{b}{a}{b}", {"a": "%2", "b": "e"}),
+        (".{b}", {"b": "."}),
+        ("%2e{a}{b}", {"a": "%25", "b": "2e"}),
+    ],
+)
+def test_values_cannot_make_a_dot_segment_between_them(path: str, arguments: dict[str, str]) -> None:
+    with pytest.raises(net.Refused) as refused:
+        parse_url_template(f"https://a.example/v1/{path}/x").fill(arguments)
+    assert refused.value.code == net.Code.INVALID_ARGUMENT
 
 
 def test_a_url_without_a_path_gets_one() -> None:
