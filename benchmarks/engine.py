@@ -1,6 +1,6 @@
-"""How fast the parser reads replies: whole, and as a stream in pieces of 4 characters.
+"""How fast the parser reads replies, whole and as a stream in pieces of 4 characters; then `benchmarks.engine_loop`.
 
-    python -m benchmarks.engine [--megabytes 2] [--rounds 7]
+    python -m benchmarks.engine [--megabytes 2] [--rounds 7] [--turns 200]
 
 The yardstick, over the same bytes in the same run, is what any reader must at least do: one search of the text for
 markers with a compiled expression, and `json.loads` of the calls that it finds; streamed, the same search piece by
@@ -14,8 +14,10 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
+from benchmarks import engine_loop
 from engine.parsing import StreamParser, parse
 
 PIECE = 4
@@ -127,11 +129,12 @@ def run(megabytes: float, rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = argparse.ArgumentParser(description="How fast the parser reads replies.")
+    options = argparse.ArgumentParser(description="How fast the parser reads replies and the loop runs turns.")
     options.add_argument("--megabytes", type=float, default=2.0, help="length of a reply")
+    options.add_argument("--turns", type=int, default=200, help="in flight at once")
     options.add_argument("--rounds", type=int, default=7, help="measurements per figure, at least 2")
     chosen = options.parse_args(arguments)
-    for line in run(chosen.megabytes, chosen.rounds):
+    for line in chain(run(chosen.megabytes, chosen.rounds), engine_loop.run(chosen.turns, 1.0, chosen.rounds)):
         print(json.dumps(line))
 
 

@@ -82,7 +82,8 @@ class CycleCalls:
     """The calls of one reply, in the model's order; broken ones come after those that can be read."""
 
     def __init__(self, desk: Desk, cycle: int, reply: Reply) -> None:
-        self.calls = [_record(desk, cycle, index, call) for index, call in enumerate((*reply.calls, *reply.broken))]
+        asked: list[ToolCall | BrokenCall] = [*reply.calls, *reply.broken]
+        self.calls = [_record(desk, cycle, index, call) for index, call in enumerate(asked)]
         self._ran: set[int] = set()
         self._broken = {len(reply.calls) + index: call for index, call in enumerate(reply.broken)}
         self._desk = desk
