@@ -206,7 +206,9 @@ def _frame(request: TenantRequest, queue: Queue, item: Item | None) -> dict[str,
     after = items.items_after(item, queue.wanted, limit=RAIL_AFTER) if item else []
     around = [*before[::-1], *([item] if item else []), *after]
     labels = _labels_of(around)
-    following = items.next_item(item, queue.open) if item else None
+    open_after = [one for one in after if queue.browses or not labels.get((one.turn_id, one.cycle, one.call_id))]
+    # Beyond the rail's end only a query knows.
+    following = next(iter(open_after), None) or (items.next_item(after[-1], queue.open) if after else None)
     return {
         "queue": queue,
         "query": queue.query.urlencode(),

@@ -6,10 +6,10 @@ Evidence is read up to a limit; how long it really is comes with it. Needs an op
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import F, Func, IntegerField, Q, QuerySet
+from django.db.models import F, Func, IntegerField, Model, Q, QuerySet
 from django.db.models.functions import Left
 
-from quality.models import Feedback, FeedbackEvent, ToolCall, Toolset, Turn
+from quality.models import EvidenceField, Feedback, FeedbackEvent, ToolCall, Toolset, Turn
 from quality.review.arguments import ArgumentTable, argument_table
 from quality.review.conversation import Conversation, read_conversation
 from quality.review.items import Item
@@ -20,8 +20,7 @@ from quality.review.offered import OfferedTool, offered_tools
 MAX_BODY_CHARS = 64 * 1024
 MAX_MESSAGES_CHARS = 512 * 1024
 MAX_AROUND = 50
-_TURN_PAYLOAD = ("messages", "system")
-_CALL_PAYLOAD = ("args", "result", "error")
+_CALL_BODIES = ("args", "result", "error")
 
 
 class Octets(Func):
@@ -138,17 +137,23 @@ def evidence_of(item: Item) -> ItemEvidence:
 def turn_without_payload(pk: int) -> Turn:
     """A turn with `messages_start`, `messages_bytes` and the like in place of its payload; raises Turn.DoesNotExist."""
     limits = {"messages": MAX_MESSAGES_CHARS, "system": MAX_BODY_CHARS}
-    return _starts(Turn.objects.all(), _TURN_PAYLOAD, limits).get(pk=pk)
+    return _starts(Turn.objects.all(), limits).get(pk=pk)
 
 
 def _call(pk: int) -> ToolCall:
-    return _starts(ToolCall.objects.all(), _CALL_PAYLOAD, dict.fromkeys(_CALL_PAYLOAD, MAX_BODY_CHARS)).get(pk=pk)
+    return _starts(ToolCall.objects.all(), dict.fromkeys(_CALL_BODIES, MAX_BODY_CHARS)).get(pk=pk)
 
 
-def _starts(rows: QuerySet[Any], names: tuple[str, ...], limits: dict[str, int]) -> QuerySet[Any]:
-    starts: dict[str, Any] = {f"{name}_start": Left(name, limits[name]) for name in names}
-    sizes: dict[str, Any] = {f"{name}_bytes": Octets(F(name)) for name in names}
-    return rows.defer(*names).annotate(**starts, **sizes)
+def _starts(rows: QuerySet[Any], limits: dict[str, int]) -> QuerySet[Any]:
+    """The rows without payload; of each column in `limits` its first characters and its size."""
+    starts: dict[str, Any] = {f"{name}_start": Left(name, limit) for name, limit in limits.items()}
+    sizes: dict[str, Any] = {f"{name}_bytes": Octets(F(name)) for name in limits}
+    return rows.defer(*_payload(rows.model), *limits).annotate(**starts, **sizes)
+
+
+def _payload(model: type[Model]) -> list[str]:
+    """The columns of a table that can be of any size."""
+    return [field.name for field in model._meta.fields if isinstance(field, EvidenceField)]
 
 
 def _body(row: Any, name: str) -> Body | None:
@@ -195,7 +200,7 @@ def _around(turn: Turn) -> tuple[list[Turn], list[Turn]]:
     """The nearest turns of the same conversation before and after this one, without their payload."""
     if not turn.conversation_id:
         return [], []
-    others = Turn.objects.filter(conversation_id=turn.conversation_id).exclude(pk=turn.pk).defer(*_TURN_PAYLOAD)
+    others = Turn.objects.filter(conversation_id=turn.conversation_id).exclude(pk=turn.pk).defer(*_payload(Turn))
     same = Q(started_at=turn.started_at)
     earlier = Q(started_at__lt=turn.started_at) | same & (
         Q(position__lt=turn.position) | Q(position=turn.position, pk__lt=turn.pk)
