@@ -8,6 +8,7 @@ extent     where a JSON value ends                             jsonish   JSON, s
 tagged     values between tags                                 toolbox   types by schema
 calls      names and arguments, one set of rules               code      fences and backticks
 structured `tool_calls`, streamed or not                       marks     all strings the scanner stops at
+output     what has come of a reply so far                      format    what a format is
 """
 
 from engine.parsing.stream import StreamParser, parse

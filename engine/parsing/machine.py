@@ -4,55 +4,48 @@ It walks from mark to mark. At the opening of a format it lets that format read;
 or text, or markup without a call, which is dropped. What may still become a mark is held back.
 """
 
-from dataclasses import dataclass
-
 from engine.parsing import marks
 from engine.parsing.calls import Found
 from engine.parsing.code import CodeContext
 from engine.parsing.format import Block, Format
+from engine.parsing.output import Output
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 # Bounds on what hostile text can cost. An answer never comes near them; beyond them markup is stripped, not read.
-MAX_FAILURES = 20_000  # a common bracket counts 1, a mark of a format 20
+MAX_FAILURES = 20_000
+COST_OF_MARK, COST_OF_BRACKET = 20, 1  # what a failure counts: lines of ordinary text begin with brackets
 MAX_RESCANS = 16  # characters read in vain, per character of the text
+MAX_CUTS = 16  # blocks in which the output ends and that were closed all the same
 
 _LINE = Marks("`", "\n")
-
-
-@dataclass(slots=True)
-class _Plain:
-    """Calls in a form without markup; their text comes back if the reply has structured calls."""
-
-    raw: str
 
 
 class Machine:
     """Visible text, reasoning and calls of one reply. `feed` what arrives, then `finish`."""
 
     def __init__(self, tools: Toolbox, *, reasoning_open: bool = False) -> None:
-        self.warnings: list[str] = []
         self._tools = tools
         self._source = Source()
-        self._code = CodeContext()
-        self._items: list[str | _Plain] = []
-        self._calls: list[tuple[Found, bool]] = []  # the call, and whether it had no markup
-        self._reasoning: list[str] = []
-        self._fresh: list[str] = []
-        self._withheld = False  # a plain call was read: what follows waits, as that call may turn out to be text
-        self._verbatim = False
-        self._thought = reasoning_open
-        self._draft: int | None = None  # where a reasoning block began that never ended, while it is read again
+        self._out = Output()
+        self._verbatim = False  # an answer has begun in which forms without markup are text
+        self._thought = reasoning_open  # there was a reasoning block
+        self._draft: int | None = None  # where a reasoning block began that never ends, while it is read again
         self._failures = 0
         self._wasted = 0
+        self._cuts = 0
         self._span_memo = (0, False, 0)
         self._run = self._walk(reasoning_open)
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._out.warnings
 
     def feed(self, text: str) -> str:
         """Take more text; returns what may be shown now."""
         self._source.feed(text)
         next(self._run, None)
-        return self._take_fresh()
+        return self._out.take_fresh()
 
     def finish(self, *, truncated: bool, structured: bool) -> tuple[str, str, list[Found]]:
         """Visible text, reasoning and calls; `structured`: the reply has calls of its own, so those in the text go."""
@@ -60,26 +53,7 @@ class Machine:
         self._source.final = True
         for _ in self._run:
             pass
-        if structured:
-            text = "".join(item.raw if isinstance(item, _Plain) else item for item in self._items)
-            return text, "".join(self._reasoning), []
-        text = "".join(item for item in self._items if isinstance(item, str))
-        return text, "".join(self._reasoning), [call for call, _ in self._calls]
-
-    def _take_fresh(self) -> str:
-        if not self._fresh or self._withheld:
-            return ""
-        text = "".join(self._fresh)
-        self._fresh.clear()
-        return text
-
-    def _emit(self, text: str) -> None:
-        if not text:
-            return
-        self._code.advance(text)
-        if self._draft is None:
-            self._items.append(text)
-            self._fresh.append(text)
+        return self._out.result(structured=structured)
 
     def _walk(self, reasoning_open: bool) -> Wait[None]:
         source = self._source
@@ -96,7 +70,7 @@ class Machine:
             else:
                 yield from self._strip(mark)
         if self._draft is not None:
-            self._reasoning.append(source.slice(self._draft, source.end))
+            self._out.add_reasoning(source.slice(self._draft, source.end))
 
     # ------------------------------------------------------------------ text between marks
 
@@ -108,26 +82,26 @@ class Machine:
             if self._failures > MAX_FAILURES:
                 yield from self._strip_everything()
                 return ""
-            if self._code.blank and not self._code.fence and (mark := (yield from self._at_line_start())):
+            if self._out.code.blank and not self._out.code.fence and (mark := (yield from self._at_line_start())):
                 return mark
             index = source.pos - source.base
             window = source.window
             found = marks.ANY.search(window, index)
             if found:
                 start = marks.start_of(window, index, found)
-                self._emit(window[index:start])
+                self._out.emit(window[index:start])
                 source.pos = source.base + start
                 if not source.final and marks.undecided(window, start):
                     yield
                     continue
                 if mark := marks.mark_of(window, start, found):
                     return mark
-                self._emit(window[start : found.end()])
+                self._out.emit(window[start : found.end()])
                 source.pos = source.base + found.end()
                 continue
             held = 0 if source.final else marks.held_back(window, index)
             stop = len(window) - held
-            self._emit(window[index:stop])
+            self._out.emit(window[index:stop])
             source.pos = source.base + stop
             if source.final:
                 return ""
@@ -140,7 +114,7 @@ class Machine:
             index = source.pos - source.base
             found = marks.LINE_START.match(source.window, index)
             assert found is not None
-            self._emit(found[1])
+            self._out.emit(found[1])
             source.pos += len(found[1])
             mark = found[2] or ""
             index = source.pos - source.base
@@ -148,10 +122,15 @@ class Machine:
                 yield
                 continue
             if mark in marks.BRACKETS:
-                wanted = self._tools and not self._verbatim and not marks.HARD.match(source.window, index)
+                wanted = (
+                    self._tools
+                    and not self._verbatim
+                    and self._draft is None
+                    and not marks.HARD.match(source.window, index)
+                )
                 return mark if wanted and (yield from self._may_be_plain(mark)) else ""
             if mark in marks.FENCES:
-                return mark if self._tools and self._code.empty else ""
+                return mark if self._tools and self._out.code.empty else ""
             if source.pos + len(mark) < source.end or source.final:
                 return ""
             yield
@@ -171,11 +150,11 @@ class Machine:
     def _strip_everything(self) -> Wait[None]:
         """Too much went wrong for more to be read: drop markup, keep text."""
         source = self._source
-        self.warnings.append("far more broken markup than any model writes: no call is read from the rest of the text")
+        self._out.warn("far more broken markup than any model writes: no call is read from the rest of the text")
         while True:
             index = source.pos - source.base
             stop = len(source.window) - (0 if source.final else marks.held_back(source.window, index))
-            self._emit(marks.HARD.sub("", source.window[index:stop]))
+            self._out.emit(marks.HARD.sub("", source.window[index:stop]))
             source.pos = source.base + stop
             if source.final:
                 return
@@ -186,7 +165,7 @@ class Machine:
     def _open_reasoning(self, mark: str) -> Wait[None]:
         self._source.pos += len(mark)
         if self._draft is not None or (yield from self._quoted()):
-            self._emit(mark)
+            self._out.emit(mark)
             return
         self._thought = True
         yield from self._read_reasoning(marks.REASONING[mark])
@@ -202,34 +181,28 @@ class Machine:
             seen = stop
             source.pos += len(mark)
             if not context.span or not (yield from self._span_closes(context.span)):
-                self._reasoning.append(source.slice(start, stop))
+                self._out.add_reasoning(source.slice(start, stop))
                 return
         source.rewind(start)
         self._draft = start
-        self._code = CodeContext()
-        self._code.empty = False
+        self._out.begin_again()
 
     def _end_reasoning(self, mark: str) -> Wait[None]:
         """The end of a reasoning block that was opened in the prompt: all before it was reasoning."""
         self._source.pos += len(mark)
         if (yield from self._quoted()):
-            self._emit(mark)
+            self._out.emit(mark)
             return
         if not self._thought:
             self._thought = True
-            self._reasoning.extend(item.raw if isinstance(item, _Plain) else item for item in self._items)
-            self._items.clear()
-            self._fresh.clear()
-            self._calls.clear()
-            self._withheld = False
-            self._code = CodeContext()
+            self._out.all_was_reasoning()
 
     # ------------------------------------------------------------------ blocks
 
     def _read_block(self, mark: str, formats: tuple[Format, ...]) -> Wait[None]:
         source = self._source
         start = source.pos
-        source.alone = self._code.empty and not self._calls
+        source.alone = self._out.code.empty and not self._out.calls
         block: Block | None = None
         cut = False
         broken = False
@@ -241,7 +214,7 @@ class Machine:
                 cut = True
             except Broken as exc:
                 broken = True
-                self._warn(f"{form.name}: {exc}")
+                self._out.warn(f"{form.name}: {exc}")
             if block is not None or cut or broken:
                 break
         reached = source.pos
@@ -250,15 +223,15 @@ class Machine:
             source.pos = max(reached, start + len(mark))
         else:
             source.rewind(start + len(mark))
-        quoted = bool(self._code.fence or self._code.span) and (yield from self._quoted())
+        quoted = bool(self._out.code.fence or self._out.code.span) and (yield from self._quoted())
         if block is not None and not (quoted and not any(call.name in self._tools for call in block.calls)):
             self._accept(block, start, plain=formats[0].plain)
             return
-        self._failed(reached, 1 if soft else 20)
+        self._failed(reached, COST_OF_BRACKET if soft else COST_OF_MARK)
         if quoted or (soft and not cut and not broken):
             if cut:
                 source.pos = source.end
-            self._emit(source.slice(start, source.pos))
+            self._out.emit(source.slice(start, source.pos))
         elif cut:
             yield from self._drop_cut(start + len(mark), formats)
         elif broken:
@@ -269,15 +242,12 @@ class Machine:
     def _accept(self, block: Block, start: int, *, plain: bool) -> None:
         source = self._source
         if block.calls and self._draft is not None:
-            self._reasoning.append(source.slice(self._draft, start))
+            self._out.add_reasoning(source.slice(self._draft, start))
+            self._out.muted = False
             self._draft = None
-        if block.calls and plain:
-            self._items.append(_Plain(source.slice(start, source.pos)))
-            self._withheld = True
-        if block.reasoning:
-            self._reasoning.append(block.reasoning)
+        self._out.add_calls(block.calls, source.slice(start, source.pos) if plain else None)
+        self._out.add_reasoning(block.reasoning)
         self._verbatim = self._verbatim or block.verbatim
-        self._calls.extend((call, plain) for call in block.calls)
 
     def _failed(self, reached: int, count: int) -> None:
         """Count what was read in vain."""
@@ -286,21 +256,18 @@ class Machine:
         if self._wasted > MAX_RESCANS * self._source.pos + 1_000_000:
             self._failures = MAX_FAILURES + 1
 
-    def _warn(self, text: str) -> None:
-        if len(self.warnings) < 20:
-            self.warnings.append(text)
-
     def _drop_cut(self, body: int, formats: tuple[Format, ...]) -> Wait[None]:
         """The output ends inside a call: none of it is shown, unless its block was closed after all."""
         source = self._source
         closes = marks.closes_of(formats)
-        if not source.truncated and closes.literals and self._failures < 320:
+        self._cuts += 1
+        if not source.truncated and closes.literals and self._cuts <= MAX_CUTS:
             source.rewind(body)
             mark = yield from source.until(closes)
             source.pos += len(mark)
         else:
             source.pos = source.end
-        self._warn(f"{formats[0].name}: the output ends inside a call")
+        self._out.warn(f"{formats[0].name}: the output ends inside a call")
 
     def _drop_broken(self, mark: str, formats: tuple[Format, ...], reached: int) -> Wait[None]:
         """A call that cannot be read: drop its block, which ends at its end tag or where the next one begins.
@@ -350,22 +317,22 @@ class Machine:
         """A token or an end tag on its own: markup, unless it stands in code."""
         source = self._source
         source.pos += len(mark)
-        self._failed(source.pos, 20)
+        self._failed(source.pos, COST_OF_MARK)
         if (yield from self._quoted()) or not (yield from self._is_markup(mark)):
-            self._emit(mark)
+            self._out.emit(mark)
 
     def _is_markup(self, mark: str) -> Wait[bool]:
         """Tags that ordinary documents have too are markup only in the company of others."""
         source = self._source
         if mark == "</s>":
-            return not any("<s>" in item for item in self._items if isinstance(item, str))
+            return not self._out.struck
         followers = marks.NEEDS_FOLLOWER.get(mark)
         if followers is None:
             return True
         here = source.pos
         yield from source.blanks()
         company = bool((yield from source.at(followers)))
-        alone = mark in marks.ENDS_TEXT and self._code.blank and source.pos >= source.end
+        alone = mark in marks.ENDS_TEXT and self._out.code.blank and source.pos >= source.end
         source.rewind(here)
         return company or alone
 
@@ -373,9 +340,9 @@ class Machine:
 
     def _quoted(self) -> Wait[bool]:
         """Whether what ends at `pos` stands in a fence, or in backticks that are closed on this line."""
-        if self._code.fence:
+        if self._out.code.fence:
             return True
-        span = self._code.span
+        span = self._out.code.span
         return bool(span) and (yield from self._span_closes(span))
 
     def _span_closes(self, span: int) -> Wait[bool]:

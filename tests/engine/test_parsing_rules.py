@@ -663,3 +663,10 @@ def test_a_name_that_the_output_ends_with_is_a_call_only_of_a_tool_without_param
     assert calls_of(read("<tool_call>list_boxes", tools)) == [("list_boxes", {})]
     assert read("<tool_call>list_boxes", tools, "length").calls == ()
     assert read("<tool_call>list_box", tools).calls == ()
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_json_does_not_end_reasoning_that_stays_open(text: str) -> None:
+    reply = read(f"<think>Perhaps\n{text}\nor not")
+    assert (reply.calls, reply.text) == ((), "")
+    assert "Perhaps" in reply.reasoning
