@@ -149,6 +149,15 @@ if REDIS_URL:
 else:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache_entries"}}
 
+# --- turns -----------------------------------------------------------------------------------------------------------
+TURN_LEASE_S = read("TURN_LEASE_S", "float", default=90.0)  # a worker that renews it no more has lost its turns
+TURN_SWEEP_S = read("TURN_SWEEP_S", "float", default=30.0)  # how often workers look for turns without being told
+TURN_SLOTS = read("TURN_SLOTS", "int", default=200)  # turns at once in one worker process
+TURN_TENANT_SLOTS = read("TURN_TENANT_SLOTS", "int", default=100)  # turns of one tenant at once, in all processes
+TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.setup.from_environment")
+if TURN_LEASE_S < 3 or not 0 < TURN_SWEEP_S:
+    raise ImproperlyConfigured("TURN_LEASE_S must be 3 or more, TURN_SWEEP_S more than 0 (seconds).")
+
 # --- people ----------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]

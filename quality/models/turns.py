@@ -63,6 +63,10 @@ class Turn(TenantModel):
         null=True, help_text="This turn's own messages in OpenAI chat form: user message, replies, tool results, reply."
     )
     system = EvidenceField(null=True, help_text="System prompt as a JSON string, where the source has it.")
+    history = EvidenceField(
+        null=True,
+        help_text="Earlier messages as the caller gave them; null: those of the conversation's earlier turns.",
+    )
     num_calls = models.PositiveSmallIntegerField(default=0)
     num_cycles = models.PositiveSmallIntegerField(default=0)
     warnings = ArrayField(models.TextField(), default=list)
@@ -139,6 +143,15 @@ class ToolCall(TenantModel):
     )
     warnings = ArrayField(models.TextField(), default=list)
     created_at = models.DateTimeField(default=timezone.now)
+    # What only a turn of our own has.
+    mode = models.TextField(null=True, help_text="auto, approve or client, as it applied to this call.")
+    safety = models.TextField(null=True, help_text="safe or unsafe.")
+    args_run = EvidenceField(null=True, help_text="The arguments that a person made of the model's.")
+    shown = EvidenceField(null=True, help_text="What the model read, as a JSON string; null: the whole result.")
+    details = EvidenceField(null=True, help_text="Of the outcome: HTTP status, encoding of the result and the like.")
+    opening = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="How often the call came to wait for a decision."
+    )
 
     objects = TenantManager["ToolCall"]()
 
