@@ -141,6 +141,15 @@ def test_values_cannot_make_a_dot_segment_between_them(path: str, arguments: dic
     assert refused.value.code == net.Code.INVALID_ARGUMENT
 
 
+@pytest.mark.parametrize("passes", range(1, 6))
+@pytest.mark.parametrize("value", ["%2e", "%2e%2E", "a%2fb", "a%5Cb", "a%00b"])
+def test_a_value_is_judged_through_five_layers_of_encoding(value: str, passes: int) -> None:
+    for _ in range(passes - 1):
+        value = value.replace("%", "%25")
+    with pytest.raises(net.Refused):
+        parse_url_template("https://a.example/{p}/x").fill({"p": value})
+
+
 def test_a_url_without_a_path_gets_one() -> None:
     assert parse_url_template("https://a.example?q={q}").fill({"q": "1"}).target == "/?q=1"
 
