@@ -142,9 +142,10 @@ def _unsafe_part(node: Any) -> str | None:
         return next((reason for item in node if (reason := _unsafe_part(item))), None)
     if not isinstance(node, Mapping):
         return None
-    reference = node.get("$ref")
-    if isinstance(reference, str) and not reference.startswith("#"):
-        return f"$ref {reference[:100]!r} leaves the schema; only references within it (#/…) are followed"
+    for keyword in ("$ref", "$dynamicRef"):
+        reference = node.get(keyword)
+        if isinstance(reference, str) and not reference.startswith("#"):
+            return f"{keyword} {reference[:100]!r} leaves the schema; only references within it (#/…) are followed"
     expressions = [node["pattern"]] if isinstance(node.get("pattern"), str) else []
     if isinstance(node.get("patternProperties"), Mapping):
         expressions += node["patternProperties"]

@@ -84,6 +84,7 @@ def test_a_reason_quotes_no_megabyte() -> None:
         {"properties": {"a": {"type": "strnig"}}},
         {"properties": {"a": {"$ref": "https://attacker.example/schema.json"}}},
         {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
+        {"properties": {"a": {"$dynamicRef": "https://attacker.example/schema.json"}}},
         {"properties": {"a": {"pattern": "("}}},
         {"properties": {"a": {"pattern": "a" * 2_000}}},
         {"patternProperties": {"[": {}}},
