@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.parsing.extent import member
 from engine.parsing.jsonish import repaired, replace_surrogates, strict
 from engine.parsing.source import Broken
 from engine.parsing.toolbox import Toolbox
@@ -62,41 +63,34 @@ def found(name: Any, arguments: Any, raw: str, tools: Toolbox, call_id: Any = ""
     return Found(name, arguments, raw, call_id if isinstance(call_id, str) else "")
 
 
-def from_object(value: Any, tools: Toolbox) -> Found:
-    """A call from `{"name": …, "arguments": …}` and its kin, inside explicit markup. Raises `Broken`."""
+def from_object(value: Any, text: str, tools: Toolbox) -> Found:
+    """A call from `{"name": …, "arguments": …}` and its kin, written as `text`. Raises `Broken`."""
     if not isinstance(value, dict):
         raise Broken("not an object")
     call_id = value.get("id") or value.get("tool_call_id") or ""
     inner = value.get("function")
     if isinstance(inner, dict):
-        value = inner
+        value, text = inner, member(text, "function") or ""
     name = value.get("name") or value.get("tool_name") or (inner if isinstance(inner, str) else None)
-    arguments = value["arguments"] if "arguments" in value else value.get("parameters")
-    return found(name, arguments, "" if arguments is None else as_text(arguments), tools, call_id)
-
-
-def from_payload(text: str, tools: Toolbox) -> list[Found]:
-    """Calls from the JSON of an explicit block: one object or a list, the broken ones left out."""
-    value = repaired(text)
-    calls: list[Found] = []
-    for item in value if isinstance(value, list) else [value]:
-        try:
-            calls.append(from_object(item, tools))
-        except Broken:
-            continue
-    return calls
+    key = "arguments" if "arguments" in value else "parameters"
+    arguments = value.get(key)
+    raw = arguments if isinstance(arguments, str) else member(text, key)
+    if raw is None:
+        raw = "" if arguments is None else as_text(arguments)
+    return found(name, arguments, raw, tools, call_id)
 
 
 def from_plain_json(text: str, tools: Toolbox) -> list[Found]:
     """Calls from JSON that has no markup of its own: strict, and each must name an offered tool. `Broken` if not."""
     value = strict(text)
-    items = value if isinstance(value, list) else [value]
-    if not items:
+    if not isinstance(value, list):
+        return [_plain_call(value, text, tools)]
+    if not value:
         raise Broken("no call")
-    return [_plain_call(item, tools) for item in items]
+    return [_plain_call(item, "", tools) for item in value]
 
 
-def _plain_call(item: Any, tools: Toolbox) -> Found:
+def _plain_call(item: Any, text: str, tools: Toolbox) -> Found:
     if not isinstance(item, dict):
         raise Broken("not an object")
     shape = item.get("function") if item.get("type") == "function" and "function" in item else item
@@ -104,7 +98,7 @@ def _plain_call(item: Any, tools: Toolbox) -> Found:
         raise Broken("a record, not a call")
     if "arguments" not in shape and _is_definition(shape, tools):
         raise Broken("a definition, not a call")
-    call = from_object(item, tools)
+    call = from_object(item, text, tools)
     if call.name not in tools:
         raise Broken("no offered tool")
     return call

@@ -6,7 +6,7 @@ be no JSON is noticed at once and not at the end of the output. It is as toleran
 
 import re
 
-from engine.parsing.source import Broken, Source, Wait
+from engine.parsing.source import Broken, Cut, Source, Wait
 from engine.strict_json import MAX_DEPTH
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -86,3 +86,41 @@ def _next_char(source: Source) -> Wait[str]:
         elif char:
             return char
         yield from source.more()
+
+
+def member(text: str, key: str) -> str | None:
+    """How the value of `key` is written in a JSON object; the last one, if it stands there more than once."""
+    source = Source()
+    source.feed(text)
+    source.final = True
+    reader = _read_member(source, key)
+    try:
+        while True:
+            next(reader)
+    except StopIteration as stop:
+        return stop.value
+    except (Broken, Cut):
+        return None
+
+
+def _read_member(source: Source, key: str) -> Wait[str | None]:
+    found = None
+    if (yield from _next_char(source)) != "{":
+        raise Broken("no object")
+    source.pos += 1
+    while (char := (yield from _next_char(source))) != "}":
+        if char == ",":
+            source.pos += 1
+            continue
+        start = source.pos
+        yield from skip_value(source)
+        name = source.slice(start + 1, source.pos - 1)
+        if (yield from _next_char(source)) != ":":
+            raise Broken("a colon is missing")
+        source.pos += 1
+        yield from _next_char(source)
+        start = source.pos
+        yield from skip_value(source)
+        if name == key:
+            found = source.slice(start, source.pos)
+    return found

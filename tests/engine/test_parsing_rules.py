@@ -670,3 +670,51 @@ def test_plain_json_does_not_end_reasoning_that_stays_open(text: str) -> None:
     reply = read(f"<think>Perhaps\n{text}\nor not")
     assert (reply.calls, reply.text) == ((), "")
     assert "Perhaps" in reply.reasoning
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        '[{"name": "save_note", "arguments": {"text": "a"}}, {"name": "get_clock", "arguments": {"x": "cut',
+        '[{"name": "save_note", "arguments": {"text": "a"}}, {"na',
+        '[{"name": "save_note", "arguments": {"text": "a"}},',
+        '[{"name": "save_note", "arguments": {"text": "a"}}, {"name": broken}]',
+        '[{"name": 5}, {"name": "save_note", "arguments": {"text": "a"}}]',
+        '[{"name": "x", "arguments": {"a" "b"}}, {"name": "save_note", "arguments": {"text": "a"}}]',
+        '[{"name": "x", "arguments": [1]}, {"name": "save_note", "arguments": {"text": "a"}}, 7]',
+    ],
+)
+@pytest.mark.parametrize("opening", ["[TOOL_CALLS] ", "<tool_call>", "<|tool_call|>", "<TOOLCALL>", "<|START_ACTION|>"])
+def test_whole_items_of_a_list_stay_whatever_becomes_of_the_others(opening: str, items: str) -> None:
+    reply = read("Yes. " + opening + items, reason="length")
+    assert calls_of(reply) == [("save_note", {"text": "a"})]
+    assert reply.text == "Yes. "
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<tool_call>\n```json\n{}\n```\n</tool_call>",
+        "[TOOL_CALLS]save_note[ARGS]```json\n{}\n```",
+        "<function=save_note>\n```json\n{}\n```\n</function>",
+        "✿FUNCTION✿: save_note\n✿ARGS✿: ```\n{}\n```",
+        "<|channel|>commentary to=functions.save_note<|message|>```json\n{}\n```<|call|>",
+    ],
+)
+def test_a_fence_around_the_object_is_noise(block: str) -> None:
+    inner = '{"text": "use ``` x"}'
+    if block.startswith("<tool_call>"):
+        inner = f'{{"name": "save_note", "arguments": {inner}}}'
+    reply = read(block.replace("{}", inner))
+    assert (calls_of(reply), reply.text.strip()) == ([("save_note", {"text": "use ``` x"})], "")
+
+
+def test_the_arguments_of_json_in_text_are_kept_as_they_were_written() -> None:
+    written = '{"a":  1.0, "b": "\\u00e9"}'
+    for block in (
+        f'<tool_call>{{"name": "f", "arguments": {written}}}</tool_call>',
+        f'[TOOL_CALLS] [{{"id": "x", "name": "f", "parameters": {written}}}]',
+        f'<tool_call>{{"type": "function", "function": {{"name": "f", "arguments": {written}}}}}</tool_call>',
+    ):
+        (call,) = parse(block).calls
+        assert (call.arguments, call.raw_arguments) == ({"a": 1, "b": "é"}, written)

@@ -4,7 +4,8 @@ import re
 
 from engine.parsing.calls import Found, found
 from engine.parsing.format import Block
-from engine.parsing.formats.sections import finish_call, read_fenced_object, read_section
+from engine.parsing.formats.json_block import read_object
+from engine.parsing.formats.sections import finish_call, read_section
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
@@ -36,7 +37,7 @@ def _read_call(source: Source, tools: Toolbox) -> Wait[Found]:
     yield from source.blanks()
     if name == "function" and (yield from source.peek()) != "{":
         name = (yield from source.match(_NAME_LINE)).strip()
-    text = yield from read_fenced_object(source)
+    text = yield from read_object(source)
     call = found(name, text, text, tools)
     yield from finish_call(source, _CALL_END)
     return call

@@ -7,10 +7,9 @@ a call. A server that drops the special tokens leaves `commentary to=functions.N
 import re
 
 from engine.parsing.calls import found
-from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
-from engine.parsing.formats.json_block import finish_block
-from engine.parsing.source import Broken, Cut, Marks, Source, Wait
+from engine.parsing.formats.json_block import read_object
+from engine.parsing.source import Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 OPENS = ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>")
@@ -22,13 +21,13 @@ RECIPIENTS = tuple(
 _IN_HEADER = Marks("<|message|>", "<|channel|>", "<|constrain|>")
 _REASONING_ENDS = Marks("<|end|>", "<|start|>", "<|return|>", "<|channel|>")
 _BODY_ENDS = Marks("<|end|>", "<|start|>", "<|return|>", "<|call|>", "<|channel|>")
+_CALL_ENDS = Marks("<|end|>", "<|return|>", "<|call|>")
 _HEADER_TEXT = re.compile(r"[^\n<]*")
 _TO = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _TOOL_NAME = re.compile(r"[\w.-]*")
 _CHANNEL_WORD = re.compile(r"(?:commentary|analysis)$")
 _WORDS = Marks("commentary", "analysis", "json", "code", "<|constrain|>json", "<|constrain|>code")
-_NONE = Marks()
 _MAX_HEADER = 400
 _TO_NOBODY = ("assistant", "user", "all")
 
@@ -111,20 +110,9 @@ def _read_reasoning(source: Source) -> Wait[str]:
 
 
 def _read_call(source: Source, tools: Toolbox, name: str) -> Wait[Block | None]:
-    char = yield from source.peek()
-    if not char:
-        raise Cut
-    if char != "{":
-        empty = bool((yield from source.at(_BODY_ENDS)))
-        if not empty:
-            raise Broken("arguments are not an object")
+    if (yield from source.at(_BODY_ENDS)):
         return Block([found(name, None, "", tools)])
-    start = source.pos
-    yield from skip_value(source)
-    text = source.slice(start, source.pos)
-    call = found(name, text, text, tools)
-    yield from finish_block(source, _NONE, "")
-    here = source.pos
-    if not (yield from source.take_end(_BODY_ENDS)) or source.pos < source.end:
-        source.rewind(here)
-    return Block([call])
+    text = yield from read_object(source)
+    if not (yield from source.take(_CALL_ENDS)) and source.ends_within(_BODY_ENDS):
+        source.pos = source.end
+    return Block([found(name, text, text, tools)])

@@ -4,7 +4,8 @@ import re
 
 from engine.parsing.calls import Found, found
 from engine.parsing.format import Block
-from engine.parsing.formats.sections import finish_call, read_fenced_object, read_section
+from engine.parsing.formats.json_block import read_object
+from engine.parsing.formats.sections import finish_call, read_section
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
@@ -35,7 +36,7 @@ def _read_call(source: Source, tools: Toolbox) -> Wait[Found]:
     source.pos += len(ARGUMENTS)
     name = call_id if call_id in tools else _INDEX.sub("", call_id)
     yield from source.blanks()
-    text = "" if (yield from source.at(_CALL_END)) else (yield from read_fenced_object(source))
+    text = "" if (yield from source.at(_CALL_END)) else (yield from read_object(source))
     call = found(name, text, text, tools, call_id)
     yield from finish_call(source, _CALL_END)
     return call

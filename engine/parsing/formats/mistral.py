@@ -3,9 +3,8 @@
 import re
 
 from engine.parsing.calls import found
-from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
-from engine.parsing.formats.json_block import finish_block, read_json
+from engine.parsing.formats.json_block import read_json, read_object
 from engine.parsing.source import Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
@@ -42,13 +41,9 @@ def _read_named(source: Source, tools: Toolbox) -> Wait[Block | None]:
         call_id = yield from source.match(_ID)
     yield from source.take(_ARGS)
     yield from source.blanks()
-    if (yield from source.peek()) != "{":
-        if source.pos >= source.end or source.ends_within(_AFTER_NAME):
+    if (char := (yield from source.peek())) not in ("{", "`"):
+        if not char or source.ends_within(_AFTER_NAME):
             raise Cut
         return None
-    start = source.pos
-    yield from skip_value(source)
-    text = source.slice(start, source.pos)
-    call = found(name, text, text, tools, call_id)
-    yield from finish_block(source, _NONE, "")
-    return Block([call])
+    text = yield from read_object(source)
+    return Block([found(name, text, text, tools, call_id)])

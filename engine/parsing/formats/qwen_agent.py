@@ -3,16 +3,14 @@
 import re
 
 from engine.parsing.calls import found
-from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
-from engine.parsing.formats.json_block import finish_block
+from engine.parsing.formats.json_block import read_object
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 FUNCTION = "✿FUNCTION✿"
 STRAYS = ("✿RESULT✿", "✿RETURN✿", "✿ARGS✿")
 
-_NONE = Marks()
 _ARGS = Marks("✿ARGS✿")
 _FLOWER = "✿"
 _NAME = re.compile(r"[^\n✿]*")
@@ -28,16 +26,8 @@ def read(source: Source, tools: Toolbox, _opening: str) -> Wait[Block | None]:
         raise Cut if source.pos >= source.end or source.ends_within(_ARGS) else Broken("a call without arguments")
     yield from source.char(":")
     yield from source.blanks()
-    text = ""
-    if (char := (yield from source.peek())) == "{":
-        start = source.pos
-        yield from skip_value(source)
-        text = source.slice(start, source.pos)
-    elif char != _FLOWER:
-        raise Broken("arguments are not an object") if char else Cut
-    call = found(name, text, text, tools)
-    yield from finish_block(source, _NONE, "")
-    return Block([call])
+    text = "" if (yield from source.peek()) == _FLOWER else (yield from read_object(source))
+    return Block([found(name, text, text, tools)])
 
 
 def read_stray(source: Source, _tools: Toolbox, _opening: str) -> Wait[Block | None]:

@@ -4,9 +4,8 @@ The function element also comes without its wrapper, and with JSON in it (Llama 
 """
 
 from engine.parsing.calls import found
-from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
-from engine.parsing.formats.json_block import finish_block
+from engine.parsing.formats.json_block import finish_block, read_object
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.tagged import Dialect, read_call, read_header, read_wrapped
 from engine.parsing.toolbox import Toolbox
@@ -24,7 +23,7 @@ _DIALECT = Dialect(
     openers=OPENS,
     trims_newlines=True,
 )
-_BODY = Marks("<parameter=", "</function>", "{")
+_BODY = Marks("<parameter=", "</function>", "{", "```")
 _FUNCTION = Marks(FUNCTION)
 _CLOSES = Marks(*CLOSES)
 _END = Marks("</function>")
@@ -49,7 +48,7 @@ def _read_wrapped_json(source: Source, tools: Toolbox) -> Wait[Block | None]:
     except Broken:
         return None
     yield from source.blanks()
-    if (yield from source.peek()) != "{":
+    if (yield from source.peek()) not in ("{", "`"):
         return None
     block = yield from _read_json(source, tools, header["name"])
     here = source.pos
@@ -74,7 +73,7 @@ def read_bare(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None
     behind = source.pos
     yield from source.blanks()
     body = yield from source.at(_BODY)
-    if body == "{":
+    if body in ("{", "```"):
         return (yield from _read_json(source, tools, name))
     source.rewind(behind)
     if not body and not (source.final and name in tools):
@@ -90,9 +89,6 @@ def read_bare(source: Source, tools: Toolbox, opening: str) -> Wait[Block | None
 
 
 def _read_json(source: Source, tools: Toolbox, name: str) -> Wait[Block]:
-    start = source.pos
-    yield from skip_value(source)
-    text = source.slice(start, source.pos)
-    call = found(name, text, text, tools)
+    text = yield from read_object(source)
     yield from finish_block(source, _END, FUNCTION)
-    return Block([call])
+    return Block([found(name, text, text, tools)])

@@ -1,18 +1,13 @@
 """Calls that are listed one by one in a section, as DeepSeek (R1 to V3.1) and Kimi K2 write them."""
 
-import re
 from collections.abc import Callable
 
 from engine.parsing.calls import Found
-from engine.parsing.extent import skip_value
 from engine.parsing.format import Block
 from engine.parsing.source import Broken, Cut, Marks, Source, Wait
 from engine.parsing.toolbox import Toolbox
 
 type OneCall = Callable[[Source, Toolbox], Wait[Found]]
-
-_FENCE = Marks("```")
-_INFO = re.compile(r"\w*")
 
 
 def read_section(
@@ -44,25 +39,6 @@ def read_section(
     source.rewind(last)
     yield from finish_call(source, begins)
     return Block(calls)
-
-
-def read_fenced_object(source: Source) -> Wait[str]:
-    """The JSON object at `pos`, in a fence or not."""
-    yield from source.blanks()
-    fenced = yield from source.take(_FENCE)
-    if fenced:
-        yield from source.match(_INFO)
-        yield from source.blanks()
-    if (char := (yield from source.peek())) != "{":
-        raise Broken("a call without arguments") if char else Cut
-    start = source.pos
-    yield from skip_value(source)
-    text = source.slice(start, source.pos)
-    here = source.pos
-    yield from source.blanks()
-    if not fenced or not (yield from source.take_end(_FENCE)):
-        source.rewind(here)
-    return text
 
 
 def finish_call(source: Source, end: Marks) -> Wait[None]:
