@@ -12,7 +12,6 @@ from tests.factories import ToolCallFactory, TurnFactory
 pytestmark = pytest.mark.browser
 
 
-
 def bodies(place):
     return [row["raw"] for row in load("hostile_json.jsonl") if row["at"] == place and "raw" in row]
 

@@ -1,0 +1,145 @@
+"""What every page must be to be looked at all day: legible, reachable, still."""
+
+import pytest
+
+from quality.models import Label
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
+from tenants.scope import tenant_scope
+from tests.factories import ImportFactory, ToolCallFactory, TurnFactory
+
+pytestmark = pytest.mark.browser
+
+# Text whose contrast with the nearest painted background is below WCAG's 4.5, with both colours and the ratio.
+FAINT = """
+() => {
+  const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (color) => {
+    paint.clearRect(0, 0, 1, 1);
+    paint.fillStyle = color;
+    paint.fillRect(0, 0, 1, 1);
+    return [...paint.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ground = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const color = rgba(getComputedStyle(one).backgroundColor);
+      if (color[3] === 255) return color;
+    }
+    return rgba(getComputedStyle(document.documentElement).backgroundColor);
+  };
+  const faint = new Set();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility({ visibilityProperty: true })) continue;
+    if (element.closest("option, :disabled, [aria-disabled=true], .visually-hidden, script, title")) continue;
+    const [text, back] = [rgba(getComputedStyle(element).color), ground(element)];
+    const [a, b] = [light(text), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const words = walker.currentNode.data.trim().slice(0, 40);
+    if (ratio < 4.5) faint.add(`${ratio.toFixed(2)} ${text} on ${back}: ${words}`);
+  }
+  return [...faint];
+}
+"""
+
+
+# The focused element by its place in the page, and whether it, or its row, shows an outline; null when none has it.
+FOCUSED = """
+() => {
+  const one = document.activeElement;
+  if (one === document.body) return [null, true];
+  const marked = [one, one.closest("tr")].some((mark) => {
+    const style = mark && getComputedStyle(mark);
+    return style && style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+  });
+  return [`${[...document.querySelectorAll("*")].indexOf(one)} ${one.outerHTML.slice(0, 80)}`, marked];
+}
+"""
+
+
+@pytest.fixture
+def furnished(tenant, member):
+    """A tenant with something of everything, and an admin of it."""
+    admin = member("admin")
+    with tenant_scope(tenant):
+        calls = [
+            ToolCallFactory(turn__conversation_id="talk", args='{"unit":"kelvin","town":"Zürich\\u202e","n":1}'),
+            ToolCallFactory(turn__conversation_id="talk", is_error=True, error="boom"),
+            ToolCallFactory(is_error=None, result=None, args="[1]"),
+            *[ToolCallFactory() for _ in Label],
+        ]
+        TurnFactory()
+        ImportFactory(state="failed", failure="Not JSON.")
+        ImportFactory(state="done", num_accepted=3, num_rejected=2)
+        for call, label in zip(calls[1:], Label.values, strict=False):
+            record_label(item=item_of_call(call.pk), reviewer=admin.user, label=label, note="seen")
+    return admin, calls
+
+
+PLACES = [
+    "calls/",
+    "calls/?error=yes&model=tiny-model",
+    "calls/?error=perhaps",
+    "calls/?tool=none",
+    "review/",
+    "review/?done=1",
+    "imports/",
+    "export/",
+    "members/",
+    "tokens/",
+    "nothing/",
+]
+
+
+def paths(calls):
+    yield from ("", *PLACES)
+    for call in calls[:3]:
+        yield f"calls/{call.pk}/"
+        yield f"review/?call={call.pk}"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_legible_in_both_themes(desk, furnished, scheme):
+    admin, calls = furnished
+    ada = desk(admin, color_scheme=scheme)
+    for path in paths(calls):
+        page = ada.open(f"/t/acme/{path}")
+        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+        assert page.evaluate(FAINT) == [], path
+
+
+def test_everything_that_acts_is_reached_by_tab_and_shows_it(desk, furnished):
+    admin, calls = furnished
+    ada = desk(admin)
+    for path in ("calls/", f"review/?call={calls[0].pk}", "imports/"):
+        page = ada.open(f"/t/acme/{path}")
+        reached, rounds = set(), 0
+        while rounds < 2 and len(reached) < 200:
+            page.keyboard.press("Tab")
+            element, marked = page.evaluate(FOCUSED)
+            rounds += element is None
+            assert marked, element
+            reached.add(element)
+        wanted = page.locator("main :is(a[href], button:not(:disabled), textarea)").evaluate_all(
+            "all => all.filter((one) => one.checkVisibility()).length"
+        )
+        assert len(reached - {None}) >= wanted > 3
+
+
+def test_saving_a_label_moves_nothing(desk, furnished):
+    admin, calls = furnished
+    ada = desk(admin)
+    page = ada.open("/t/acme/review/")
+    place = "() => [...document.querySelectorAll('.label-button, #note')].map((one) => one.getBoundingClientRect().top)"
+    before = page.evaluate(place)
+    for key in ("1", "u"):
+        address = page.url
+        ada.press(key)
+        page.wait_for_url(lambda url, address=address: url != address)
+        assert page.evaluate(place) == before
+    assert calls
