@@ -10,7 +10,7 @@ from quality.models import Feedback, FeedbackEvent, Label, ToolCall
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from tenants.scope import tenant_scope
-from tests.factories import ToolCallFactory, UserFactory
+from tests.factories import LATEST, ToolCallFactory, TurnFactory, UserFactory
 
 pytestmark = pytest.mark.browser
 
@@ -271,6 +271,23 @@ def test_reading_works_without_javascript(desk, member, tenant, calls):
     page.get_by_role("button", name="Undo").click()
     assert page.url.endswith(f"call={calls[0].pk}")
     assert labels(tenant) == {}
+
+
+def test_what_is_folded_or_cut_comes_when_asked_for(desk, member, tenant):
+    long = json.dumps([{"role": "user", "content": "word " * 1500 + "the end"}])
+    with tenant_scope(tenant):
+        earlier = TurnFactory(conversation_id="talk", started_at=LATEST.replace(hour=1), messages=long)
+        call = ToolCallFactory(turn=TurnFactory(conversation_id="talk"))
+    ada = desk(member("viewer"))
+    page = ada.open(f"/t/acme/calls/{call.pk}/")
+    page.get_by_text("1 earlier turn").click()
+    page.locator("details.turn summary").first.click()
+    expect(page.locator(".turn-body .message")).to_have_count(1)
+    expect(page.locator(".turn-body")).not_to_contain_text("the end")
+    page.get_by_role("link", name="Show all").click()
+    expect(page.locator(".turn-body .text").first).to_contain_text("the end")
+    assert earlier.pk
+    ada.check()
 
 
 def test_theme_and_zone_are_kept(desk, member, calls):
