@@ -153,6 +153,7 @@ def item_context(found: ItemEvidence, address_of: Callable[[int], str]) -> dict[
         "turn": found.turn,
         "conversation": found.conversation,
         "said": placed(found.conversation, found.siblings, address_of, key),
+        "history": placed(found.history, (), address_of),
         "siblings": [(one, address_of(one.id)) for one in found.siblings],
     }
 

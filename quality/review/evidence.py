@@ -84,11 +84,13 @@ class Sibling:
 
 @dataclass(frozen=True, kw_only=True)
 class ItemEvidence:
-    """`before` and `after` are the other turns of the conversation (without payload), oldest first."""
+    """`history` are earlier messages as the caller sent them along; `before` and `after` are the other turns of the
+    conversation (without payload), oldest first."""
 
     item: Item
     turn: Turn
     system: str
+    history: Conversation
     conversation: Conversation
     call: CallEvidence | None
     siblings: list[Sibling]
@@ -122,6 +124,7 @@ def evidence_of(item: Item) -> ItemEvidence:
         item=item,
         turn=turn,
         system=string_start(turn.system_start or ""),  # type: ignore[attr-defined]
+        history=read_conversation(turn.history_start),  # type: ignore[attr-defined]
         conversation=read_conversation(turn.messages_start),  # type: ignore[attr-defined]
         call=_call_evidence(call, tools) if call else None,
         siblings=siblings(item.turn_id),
@@ -136,7 +139,7 @@ def evidence_of(item: Item) -> ItemEvidence:
 
 def turn_without_payload(pk: int) -> Turn:
     """A turn with `messages_start`, `messages_bytes` and the like in place of its payload; raises Turn.DoesNotExist."""
-    limits = {"messages": MAX_MESSAGES_CHARS, "system": MAX_BODY_CHARS}
+    limits = {"messages": MAX_MESSAGES_CHARS, "history": MAX_MESSAGES_CHARS, "system": MAX_BODY_CHARS}
     return _starts(Turn.objects.all(), limits).get(pk=pk)
 
 

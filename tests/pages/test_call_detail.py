@@ -132,6 +132,15 @@ def test_other_turns_of_the_conversation_are_folded_and_come_when_unfolded(brows
     assert "<html" in client.get(f"/t/acme/turns/{old.pk}/").text
 
 
+def test_messages_that_the_caller_sent_along_are_folded_above(page, inside):
+    with inside():
+        call = ToolCallFactory(turn=TurnFactory(history=json.dumps(CALLED)))
+    text = page(call)
+    assert "4 earlier messages, as the caller sent them along" in text
+    assert text.index("It is clear.") < text.index('id="call"')
+    assert text.count('id="call"') == 1
+
+
 def test_a_long_message_is_cut_and_comes_whole_when_asked_for(browse, inside):
     with inside():
         turn = TurnFactory(messages=json.dumps([{"role": "user", "content": "word " * 2000}]))
