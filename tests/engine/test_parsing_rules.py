@@ -586,6 +586,7 @@ def test_stray_tags_outside_code_are_dropped(tag: str) -> None:
          [("save_note", {"text": "a", "count": -1, "tags": [["x", 1.5]], "meta": {"a": None}})], ""),
         ('[save_note(text="""a "quoted"\nline""")]', [("save_note", {"text": 'a "quoted"\nline'})], ""),
         ("[save_note(text='cut", [], ""),
+        ("<|python_start|>[f(a1='b')]<|python_end|>", [("f", {"a1": "b"})], ""),
         ("<|python_start|>[save_note(text=), get_clock()]<|python_end|>", [("get_clock", {})], ""),
         ("<function=save_note>\n<parameter=text>\na\n</parameter>\n</function>\n\nDone.",
          [("save_note", {"text": "a"})], "Done."),

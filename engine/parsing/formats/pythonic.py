@@ -17,7 +17,7 @@ CLOSES = ("<|python_end|>", "<|tool_call_end|>")
 
 _ENDS = Marks(*CLOSES)
 _NAME = re.compile(r"[\w.:/-]*")
-_KEY = re.compile(r"[^\W\d][\w.-]*|")
+_KEY = re.compile(r"[\w.-]*")
 _TRIPLE = Marks('"""', "'''")
 _IN_TRIPLE = {quotes: Marks("\\", quotes) for quotes in _TRIPLE.literals}
 _NEXT = Marks("),", ")]", *CLOSES)
@@ -124,7 +124,7 @@ def read_arguments(source: Source, tools: Toolbox, name: str) -> Wait[Found]:
             break
         key = yield from source.match(_KEY)
         yield from source.blanks()
-        if not key or not (yield from source.char("=")):
+        if not key or key[0].isdigit() or not (yield from source.char("=")):
             raise Cut if source.pos >= source.end else Broken("an argument without a name")
         yield from source.blanks()
         arguments[key] = yield from _read_value(source)
