@@ -65,6 +65,6 @@ app.autodiscover_tasks(["quality"])
 @worker_init.connect
 def refuse_unsafe_role(**_: object) -> None:
     """A worker whose database role could read every tenant does not start."""
-    from tenants.roles import refuse_unsafe_runtime_role
+    from tenants.start import refuse_unsafe_start
 
-    refuse_unsafe_runtime_role()
+    refuse_unsafe_start()

@@ -11,6 +11,8 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
 
+from tenants.keys import parse_keks
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 env = environ.FileAwareEnv()
@@ -47,6 +49,11 @@ if not SECRET_KEY:
         raise ImproperlyConfigured("SECRET_KEY: not set. Give at least 50 random characters, or SECRET_KEY_FILE.")
     SECRET_KEY = "unset: good for commands that need no database, never served"  # noqa: S105
 SECRET_KEY_FALLBACKS = read("SECRET_KEY_FALLBACKS", "list", default=[])
+# Secrets of tenants are sealed with these and never with SECRET_KEY. "k2:base64,k1:base64": the first one writes.
+try:
+    APP_KEKS = parse_keks(read("APP_KEKS", "str", default=""))
+except ValueError as _error:
+    raise ImproperlyConfigured(f"APP_KEKS: {_error}.") from _error
 ALLOWED_HOSTS = read("ALLOWED_HOSTS", "list", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = read("CSRF_TRUSTED_ORIGINS", "list", default=[])
 STATE_DIR = Path(read("STATE_DIR", "str", default=str(BASE_DIR / ".state")))

@@ -9,6 +9,7 @@ urlpatterns = [
     path("", include("quality.api.urls")),
     path("theme/", theme.choose, name="theme"),
     path("t/<slug:slug>/", include("quality.pages.urls")),
+    path("t/<slug:slug>/", include("quality.pages.settings_urls")),
 ]
 
 handler400 = "quality.api.problems.bad_request"

@@ -7,6 +7,6 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "quality.settings")
 application = get_wsgi_application()
 
-from tenants.roles import refuse_unsafe_runtime_role  # noqa: E402  (needs Django set up)
+from tenants.start import refuse_unsafe_start  # noqa: E402  (needs Django set up)
 
-refuse_unsafe_runtime_role()
+refuse_unsafe_start()

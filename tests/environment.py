@@ -30,6 +30,7 @@ os.environ.update(
     DATABASE_LOOKUP_ROLE=f"{PREFIX}lookup",
     DATABASE_POOL_SIZE="8",
     SECRET_KEY="tests need no secret, but Django wants fifty characters here",
+    APP_KEKS="test:nOZCGhTdk4fXf0QWc1wBhXG3xZq8fJ8R0p2m5m3yYtE=",
     ALLOWED_HOSTS="testserver,localhost,127.0.0.1",
     STATE_DIR=tempfile.mkdtemp(prefix="qlab-test-state-"),
     LOG_LEVEL="WARNING",

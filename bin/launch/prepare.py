@@ -4,8 +4,10 @@ Each takes a Django process of a second or more, so what a start before has done
 is not done again.
 """
 
+import base64
 import hashlib
 import os
+import secrets
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -110,4 +112,11 @@ def base_environment(state: State) -> dict[str, str]:
     env = {**os.environ, "STATE_DIR": str(state.folder), "PYTHONUNBUFFERED": "1"}
     if not env.get("SECRET_KEY") and not env.get("SECRET_KEY_FILE"):
         env["SECRET_KEY"] = state.secret("secret_key")
+    if not env.get("APP_KEKS") and not env.get("APP_KEKS_FILE"):
+        env["APP_KEKS"] = state.secret("app_keks", new_kek)
     return env
+
+
+def new_kek() -> str:
+    """A key that seals tenants' secrets, in the form of APP_KEKS."""
+    return f"k1:{base64.b64encode(secrets.token_bytes(32)).decode()}"

@@ -29,6 +29,7 @@ PRODUCT_VARIABLES = (
     "DATABASE_LOOKUP_ROLE",
     "REDIS_URL",
     "SECRET_KEY",
+    "APP_KEKS",
     "STATE_DIR",
     "STATIC_ROOT",
 )

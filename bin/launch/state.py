@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from launch.errors import LaunchError
@@ -47,11 +47,12 @@ class State:
             yield
             file.truncate(0)
 
-    def secret(self, name: str) -> str:
-        """A random secret of 50 or more characters, made once and kept in a file that only we can read."""
+    def secret(self, name: str, make: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
+        """A random secret (of 50 or more characters, if nothing else is said), made once and kept in a file that only
+        we can read."""
         path = self.folder / name
         if not path.exists():
-            write_private(path, secrets.token_urlsafe(48))
+            write_private(path, make())
         return path.read_text().strip()
 
     def new_log(self, name: str) -> Path:

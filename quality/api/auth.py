@@ -19,6 +19,7 @@ ROLE_FOR = {
     Scope.INGEST_WRITE: Role.OPERATOR,
     Scope.EXPORT_READ: Role.ADMIN,
     Scope.TURNS_WRITE: Role.OPERATOR,
+    Scope.SETTINGS_WRITE: Role.ADMIN,
 }
 
 

@@ -3,6 +3,8 @@
 from tenants.models.audit import AuditEvent
 from tenants.models.base import TenantManager, TenantModel, TenantQuerySet
 from tenants.models.people import Invitation, Membership, Role, User
+from tenants.models.secret import Purpose, Secret, SecretUse
+from tenants.models.settings import TenantSettings
 from tenants.models.tenant import Tenant
 from tenants.models.token import ApiToken, Scope
 
@@ -11,11 +13,15 @@ __all__ = [
     "AuditEvent",
     "Invitation",
     "Membership",
+    "Purpose",
     "Role",
     "Scope",
+    "Secret",
+    "SecretUse",
     "Tenant",
     "TenantManager",
     "TenantModel",
     "TenantQuerySet",
+    "TenantSettings",
     "User",
 ]

@@ -15,6 +15,7 @@ class Scope(models.TextChoices):
     FEEDBACK_WRITE = "feedback:write", "Label calls"
     INGEST_WRITE = "ingest:write", "Send traces in"
     EXPORT_READ = "export:read", "Export feedback and cases"
+    SETTINGS_WRITE = "settings:write", "Change tools, models, styles and secrets"
     TURNS_WRITE = "turns:write", "Run turns and answer their calls"
 
 

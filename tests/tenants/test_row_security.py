@@ -245,7 +245,7 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
         "jsonb": "{}", "uuid": "00000000-0000-0000-0000-000000000001",
     }  # fmt: skip
     checked = {"state": {"agent_turns": "done", "agent_tool_calls": "result"}.get(table, "done"), "label": "other",
-               "action": "label", "role": "viewer", "channel": "api", "kind": "approve"}  # fmt: skip
+               "purpose": "tool", "action": "label", "role": "viewer", "channel": "api", "kind": "approve"}  # fmt: skip
     values = (
         {name: checked.get(name, fill[kind]) for name, kind, identity in columns if identity == "NO"}
         | {"tenant_id": tenant_id}
@@ -301,6 +301,7 @@ def test_the_lookup_functions_return_ids_and_belong_to_a_role_that_cannot_sign_i
     )
     assert {function[0] for function in functions} == {
         "lookup_tenant", "lookup_membership", "lookup_memberships", "lookup_invitation", "lookup_token",
+            "lookup_secret_kids",
     }  # fmt: skip
     for name, role, can_login, bypasses, result, config in functions:
         assert role == f"{environment.PREFIX}lookup", name
@@ -308,6 +309,7 @@ def test_the_lookup_functions_return_ids_and_belong_to_a_role_that_cannot_sign_i
         assert not bypasses, name
         assert set(result.replace("TABLE(", "").replace(")", "").replace(",", "").split()) <= {
             "bigint", "tenant_id", "membership_id", "invitation_id", "token_id",
+            "kid", "character", "varying", "num_secrets",  # which keys are in use, for their operator
         }, name  # fmt: skip
         assert [setting.partition("=")[0] for setting in config] == ["search_path"], name
 
