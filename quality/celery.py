@@ -7,7 +7,8 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_init
+from celery.signals import worker_init, worker_process_shutdown, worker_ready, worker_shutdown
+from kombu import Queue
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "quality.settings")
 
@@ -56,6 +57,10 @@ app.conf.update(
     worker_hijack_root_logger=False,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
+    # Turns have a queue of their own: they are many, mostly wait, and run on one event loop a process (threads pool).
+    task_queues=[Queue("celery"), Queue("turns")],
+    task_default_queue="celery",
+    task_routes={"quality.tasks.run_turn": {"queue": "turns"}},
     beat_schedule={"tick": {"task": "quality.tasks.tick", "schedule": 15.0}},
     beat_schedule_filename=str(settings.STATE_DIR / "beat-schedule"),
 )
@@ -68,3 +73,21 @@ def refuse_unsafe_role(**_: object) -> None:
     from tenants.start import refuse_unsafe_start
 
     refuse_unsafe_start()
+
+
+@worker_ready.connect
+def look_for_turns(sender: Any, **_: object) -> None:
+    """A worker of the queue `turns` begins with what is there already."""
+    if "turns" in sender.app.amqp.queues.consume_from:
+        from quality.turns.worker import process_worker
+
+        process_worker().wake()
+
+
+@worker_shutdown.connect
+@worker_process_shutdown.connect
+def give_turns_back(**_: object) -> None:
+    """Let turns under way end, then give the others back."""
+    from quality.turns.worker import stop_process_worker
+
+    stop_process_worker()

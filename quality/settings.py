@@ -162,7 +162,7 @@ TURN_SWEEP_S = read("TURN_SWEEP_S", "float", default=30.0)  # how often workers 
 TURN_SLOTS = read("TURN_SLOTS", "int", default=200)  # turns at once in one worker process
 TURN_TENANT_SLOTS = read("TURN_TENANT_SLOTS", "int", default=100)  # turns of one tenant at once, in all processes
 TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.setup.from_environment")
-if TURN_LEASE_S < 3 or not 0 < TURN_SWEEP_S:
+if TURN_LEASE_S < 3 or not TURN_SWEEP_S > 0:
     raise ImproperlyConfigured("TURN_LEASE_S must be 3 or more, TURN_SWEEP_S more than 0 (seconds).")
 
 # --- people ----------------------------------------------------------------------------------------------------------

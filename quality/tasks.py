@@ -4,13 +4,19 @@ A message only says that there is a row; `tick` publishes again what a lost mess
 """
 
 import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 from celery import Task, shared_task
+from django.conf import settings
 from django.db import connections
 from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
+
+MAX_UNSENT = 1_000
 
 
 def publish(task: Task, *args: Any) -> None:
@@ -19,6 +25,29 @@ def publish(task: Task, *args: Any) -> None:
         task.delay(*args)
     except (OperationalError, OSError):
         logger.exception("%s%r was not published; the sweep will do it", task.name, args)
+
+
+def publish_aside(task: Task, *args: Any) -> None:
+    """The same in a thread, for messages that somebody waits behind: a broker that hangs makes nobody wait."""
+    publisher = _publisher(os.getpid())
+    if publisher._work_queue.qsize() > MAX_UNSENT:
+        logger.warning("%s%r was not published: the broker does not keep up; the sweep will do it", task.name, args)
+        return
+    publisher.submit(publish, task, *args)
+
+
+@cache
+def _publisher(pid: int) -> ThreadPoolExecutor:
+    """One for each process: threads do not survive a fork."""
+    return ThreadPoolExecutor(1, "publish")
+
+
+@shared_task(ignore_result=True, acks_late=False)
+def run_turn(tenant_id: int, turn_id: int) -> None:
+    """Wake the turns of this process. The row says which of them are to be run, and by whom."""
+    from quality.turns.worker import process_worker
+
+    process_worker().wake(tenant_id)
 
 
 @shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
@@ -30,11 +59,16 @@ def import_traces(tenant_id: int, import_id: int) -> None:
 
 @shared_task(ignore_result=True, time_limit=60)
 def tick() -> None:
-    """What is due: imports whose worker or message is gone."""
+    """What is due: imports and turns whose worker or message is gone, schedules, events past their time."""
     from quality.ingest import importer
+    from quality.turns import events, leases, schedules
 
     if "janitor" not in connections:
-        logger.warning("DATABASE_JANITOR_URL is not set: lost imports are not taken up again.")
+        logger.warning("DATABASE_JANITOR_URL is not set: what was lost is not taken up again.")
         return
     for tenant_id, import_id in importer.expired().values_list("tenant_id", "pk"):
         publish(import_traces, tenant_id, import_id)
+    for tenant_id, turn_id in leases.overdue(settings.TURN_SWEEP_S):
+        publish(run_turn, tenant_id, turn_id)
+    schedules.fire_due()
+    events.delete_old()

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, exports, health, ingest
+from quality.api import calls, docs, exports, health, ingest, turns
 
 ADMIN = "api/admin/quality/"
 
@@ -17,6 +17,11 @@ urlpatterns = [
     path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
     path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
     path("api/ingest/tool-calls", ingest.ToolCallsIngestView.as_view(), name="api-ingest-tool-calls"),
+    path("api/turns", turns.TurnsView.as_view(), name="api-turns"),
+    path("api/turns/<int:pk>", turns.TurnView.as_view(), name="api-turn"),
+    path("api/turns/<int:pk>/events", turns.TurnEventsView.as_view(), name="api-turn-events"),
+    path("api/turns/<int:pk>/tool-results", turns.TurnResultsView.as_view(), name="api-turn-tool-results"),
+    path("api/turns/<int:pk>/cancel", turns.TurnCancelView.as_view(), name="api-turn-cancel"),
     path("api/schema", docs.SchemaView.as_view(), name="api-schema"),
     path("docs", docs.docs, name="api-docs"),
     path("healthz", health.healthz, name="healthz"),

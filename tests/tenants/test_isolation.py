@@ -42,7 +42,7 @@ def make(slug: str, word: str) -> Side:
         admin = MembershipFactory(role=Role.ADMIN, user=UserFactory(name=f"{word} Admin", email=f"{word}@example.com"))
         _, token = issue_token(
             name=f"{word} token",
-            scopes=["read", "feedback:write", "ingest:write", "export:read"],
+            scopes=["read", "feedback:write", "ingest:write", "export:read", "turns:write"],
             created_by=admin.user,
             expires_at=None,
         )

@@ -1,0 +1,113 @@
+"""A turn as it runs, told to those who watch: an event stream that can be taken up again where it broke off.
+
+Streams cost no thread and no connection while nothing happens: all of a process wait on one bell. Who may see the turn
+is the caller's to have checked.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakKeyDictionary
+
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+
+from quality.models import ENDED, TurnRun
+from quality.turns import events
+from quality.turns.bell import Bell
+from quality.turns.events import Told
+from tenants.scope import tenant_scope
+
+KEEP_ALIVE_S = 15.0
+LOOK_S = 5.0  # a look at the rows although nothing rang: notifications are hints
+MAX_STREAM_S = 3600.0  # then the client comes back, and is judged anew
+NUM_THREADS = 4
+
+_threads = ThreadPoolExecutor(NUM_THREADS, "live")
+_bells: "WeakKeyDictionary[asyncio.AbstractEventLoop, Bell]" = WeakKeyDictionary()
+
+
+class NotLive(Exception):
+    """This process serves no streams: it answers request by request (WSGI)."""
+
+
+def last_event_id(request: HttpRequest) -> int:
+    """After which event to begin; 0 where the client names none that can be."""
+    text = request.headers.get("Last-Event-ID") or request.GET.get("after", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def stream_turn(request: HttpRequest, *, tenant_id: int, turn_id: int) -> HttpResponseBase:
+    """The answer that follows a turn to its end; 204 (which ends a browser's reconnecting) if there is nothing more.
+    Raises NotLive."""
+    if not isinstance(request, ASGIRequest):
+        raise NotLive("Event streams are served by the live process (ASGI), not by this one.")
+    after = last_event_id(request)
+    if after and is_over(tenant_id, turn_id, after):
+        return HttpResponse(status=204)
+    return StreamingHttpResponse(
+        _lines(tenant_id, turn_id, after),
+        content_type="text/event-stream",
+        headers={"Cache-Control": "no-store, private", "X-Accel-Buffering": "no"},
+    )
+
+
+async def follow(tenant_id: int, turn_id: int, after: int = 0) -> AsyncIterator[Told | None]:
+    """Events of a turn as they come, to its end; None now and then while nothing happens."""
+    began = time.monotonic()
+    with _bell().waiting_for(str(turn_id)) as rung:
+        while time.monotonic() - began < MAX_STREAM_S:
+            rung.clear()
+            told, over = await asyncio.get_running_loop().run_in_executor(_threads, _look, tenant_id, turn_id, after)
+            for one in told:
+                yield one
+                after = one.seq
+            if over:
+                return
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await rung.wait()
+            except TimeoutError:
+                yield None
+
+
+def is_over(tenant_id: int, turn_id: int, after: int) -> bool:
+    """Has the turn ended, with no event left after this one?"""
+    with tenant_scope(tenant_id):
+        run = TurnRun.objects.filter(turn=turn_id).only("state", "last_seq").first()
+        return run is None or (run.state in ENDED and after >= run.last_seq)
+
+
+async def _lines(tenant_id: int, turn_id: int, after: int) -> AsyncIterator[bytes]:
+    spoke = time.monotonic()
+    yield b": following\n\n"  # headers go out at once
+    async for told in follow(tenant_id, turn_id, after):
+        if told is not None:
+            yield events.sse(told)
+        elif time.monotonic() - spoke > KEEP_ALIVE_S:
+            yield b": still here\n\n"
+        else:
+            continue
+        spoke = time.monotonic()
+
+
+def _look(tenant_id: int, turn_id: int, after: int) -> tuple[list[Told], bool]:
+    try:
+        with tenant_scope(tenant_id):
+            told = events.read(turn_id, after)
+            reached = told[-1].seq if told else after
+            run = TurnRun.objects.filter(turn=turn_id).only("state", "last_seq").first()
+            return told, run is None or (run.state in ENDED and reached >= run.last_seq)
+    finally:
+        connection.close()
+
+
+def _bell() -> Bell:
+    """The bell of this event loop, listening."""
+    loop = asyncio.get_running_loop()
+    if loop not in _bells:
+        _bells[loop] = Bell([events.CHANNEL])
+    _bells[loop].start()
+    return _bells[loop]
