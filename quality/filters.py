@@ -17,6 +17,7 @@ from quality.calls import MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallF
 from quality.export import FeedbackFilter, Part
 from quality.models import Label
 
+FIRST_YEAR = 1900  # older times are slips, and arithmetic on the first ones overflows
 _SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label"}
 
 
@@ -63,11 +64,11 @@ class MomentField(forms.CharField):
         text = text.replace(" ", "+" if "T" in text else "T")  # an unescaped + arrives as a blank
         try:
             day = parse_date(text)
-            if day:
+            if day and day.year >= FIRST_YEAR:
                 start = dt.datetime.combine(day + dt.timedelta(days=self.end), dt.time())
                 return timezone.make_aware(start)
             moment = parse_datetime(text)
-            if moment is None:
+            if moment is None or moment.year < FIRST_YEAR:
                 raise ValueError
             return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
         except (ValueError, OverflowError) as error:
@@ -143,6 +144,13 @@ class CallListForm(CallFilterForm):
 class PeriodForm(QueryForm):
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
+
+    def clean(self) -> dict[str, Any]:
+        fields = super().clean() or {}
+        since, until = fields.get("since"), fields.get("until")
+        if since and until and since >= until:
+            self.add_error("until", ValidationError("The period ends before it begins.", code="empty_period"))
+        return fields
 
 
 class PartForm(QueryForm):

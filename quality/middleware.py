@@ -2,19 +2,33 @@
 
 import logging
 import re
+import time
 import uuid
 import zoneinfo
 from collections.abc import Callable
+from functools import cache
 
-from django.http import HttpRequest, HttpResponseBase
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.signals import user_logged_in
+from django.dispatch import receiver
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 
+from quality.streaming import Busy
 from tenants.context import request_id
 
 type View = Callable[[HttpRequest], HttpResponseBase]
 
+RENEW_AFTER_S = 3600
+RENEWED_AT = "renewed_at"
 _USABLE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+
+
+@cache
+def _zone_names() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
 
 
 class RequestIdFilter(logging.Filter):
@@ -54,6 +68,42 @@ class NoStoreMiddleware:
         return response
 
 
+class BusyMiddleware:
+    """Pages' answer where no more long answers can run at once; the API has its own."""
+
+    def __init__(self, get_response: View) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, Busy):
+            return None
+        response = render(request, "503.html", {"exception": exception}, status=503)
+        response["Retry-After"] = "5"
+        return response
+
+
+class SessionRenewalMiddleware:
+    """Sessions end after SESSION_COOKIE_AGE without a request. Renewed once they are an hour old, since a write for
+    each request would cost more than it tells."""
+
+    def __init__(self, get_response: View) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if SESSION_KEY in request.session and time.time() - request.session.get(RENEWED_AT, 0) > RENEW_AFTER_S:
+            renew_session(None, request)
+        return self.get_response(request)
+
+
+@receiver(user_logged_in)
+def renew_session(sender: object, request: HttpRequest, **_: object) -> None:
+    """To change a session is to save it, with a new end."""
+    request.session[RENEWED_AT] = int(time.time())
+
+
 class TimeZoneMiddleware:
     """Shows times in the viewer's zone: the cookie `tz` is set by the page from the browser's own setting."""
 
@@ -62,9 +112,7 @@ class TimeZoneMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         name = request.COOKIES.get("tz", "")
-        try:
-            zone = zoneinfo.ZoneInfo(name) if name else None
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            zone = None
-        with timezone.override(zone):
+        # Of the zones that Python knows PostgreSQL takes those of a region: it groups by the viewer's days.
+        usable = name == "UTC" or ("/" in name and name in _zone_names())
+        with timezone.override(zoneinfo.ZoneInfo(name) if usable else None):
             return self.get_response(request)

@@ -11,6 +11,7 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
 
+from engine.net.addresses import parse_networks
 from tenants.keys import parse_keks
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -48,6 +49,8 @@ if not SECRET_KEY:
     if read("DATABASE_URL", "str", default=""):
         raise ImproperlyConfigured("SECRET_KEY: not set. Give at least 50 random characters, or SECRET_KEY_FILE.")
     SECRET_KEY = "unset: good for commands that need no database, never served"  # noqa: S105
+if len(SECRET_KEY) < 50:
+    raise ImproperlyConfigured(f"SECRET_KEY: {len(SECRET_KEY)} characters. Give at least 50 random ones.")
 SECRET_KEY_FALLBACKS = read("SECRET_KEY_FALLBACKS", "list", default=[])
 # Secrets of tenants are sealed with these and never with SECRET_KEY. "k2:base64,k1:base64": the first one writes.
 try:
@@ -90,6 +93,7 @@ MIDDLEWARE = [
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "quality.middleware.RequestIdMiddleware",
+    "quality.bodies.BodyLimitMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -97,7 +101,9 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "quality.middleware.SessionRenewalMiddleware",
     "quality.middleware.NoStoreMiddleware",
+    "quality.middleware.BusyMiddleware",
     "quality.middleware.TimeZoneMiddleware",
 ]
 
@@ -133,9 +139,12 @@ DATABASES = {"default": database("DATABASE_URL", _UNSET)}
 # One short-lived pool a process: under ASGI each request may run in a thread of its own, and CONN_MAX_AGE would then
 # keep a connection for each of them until PostgreSQL refuses more.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
+DATABASE_POOL_SIZE = read("DATABASE_POOL_SIZE", "int", default=16)
+if not 2 <= DATABASE_POOL_SIZE <= 100:
+    raise ImproperlyConfigured("DATABASE_POOL_SIZE: give a number from 2 to 100.")
 DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
     "min_size": 1,
-    "max_size": read("DATABASE_POOL_SIZE", "int", default=16),
+    "max_size": DATABASE_POOL_SIZE,
     "timeout": 10,
 }
 for _alias, _name in {"owner": "DATABASE_OWNER_URL", "janitor": "DATABASE_JANITOR_URL"}.items():
@@ -165,6 +174,20 @@ TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.setup.from_environ
 if TURN_LEASE_S < 3 or not TURN_SWEEP_S > 0:
     raise ImproperlyConfigured("TURN_LEASE_S must be 3 or more, TURN_SWEEP_S more than 0 (seconds).")
 
+# --- the outside: what tools and models reach beyond public addresses on the usual ports ------------------------------
+OUTBOUND_ALLOW_CIDRS = read("OUTBOUND_ALLOW_CIDRS", "list", default=[])
+OUTBOUND_ALLOW_PORTS = read("OUTBOUND_ALLOW_PORTS", "list", default=[], cast=int)
+OUTBOUND_HTTPS_ONLY = read("OUTBOUND_HTTPS_ONLY", "bool", default=False)
+OUTBOUND_CA_FILE = read("OUTBOUND_CA_FILE", "str", default="")
+try:
+    parse_networks(OUTBOUND_ALLOW_CIDRS)
+except ValueError as _error:
+    raise ImproperlyConfigured(f"OUTBOUND_ALLOW_CIDRS: {_error}.") from _error
+if not all(0 < _port < 65536 for _port in OUTBOUND_ALLOW_PORTS):
+    raise ImproperlyConfigured("OUTBOUND_ALLOW_PORTS: a port is a number from 1 to 65535.")
+if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
+    raise ImproperlyConfigured(f"OUTBOUND_CA_FILE: there is no file {OUTBOUND_CA_FILE}.")
+
 # --- people ----------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
@@ -183,8 +206,7 @@ LOGOUT_REDIRECT_URL = "signin"
 SIGNIN_LINK_AGE_S = 24 * 3600
 
 SESSION_COOKIE_NAME = "__Host-qlab_session" if SECURE else "qlab_session"
-SESSION_COOKIE_AGE = 12 * 3600  # idle: each request renews it
-SESSION_SAVE_EVERY_REQUEST = False
+SESSION_COOKIE_AGE = 12 * 3600  # without a request; SessionRenewalMiddleware renews it
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE

@@ -182,3 +182,9 @@ class _SignInLink(PasswordResetTokenGenerator):
 
 
 signin_link = _SignInLink()
+
+
+def use_signin_link(user: User) -> bool:
+    """Use up the link that was checked for `user`; False if it was used meanwhile. Of parallel uses one gets True."""
+    unused = User.objects.filter(pk=user.pk, last_login=user.last_login)
+    return unused.update(last_login=timezone.now()) == 1

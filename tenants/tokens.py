@@ -64,7 +64,11 @@ def revoke_token(*, token: ApiToken, actor: User) -> bool:
 
 
 def find_token(text: str) -> ApiToken | None:
-    """The live token with this text, with `created_by` loaded, or None. Costs four short queries, whatever is wrong."""
+    """The live token with this text, with `created_by` loaded, or None.
+
+    A token without the right form and checksum costs no query, one of an unknown id one; neither tells anything about
+    tokens that exist. For an id that exists the cost is the same whatever is wrong.
+    """
     match = _FORM.fullmatch(text)
     if not match or not hmac.compare_digest(_checksum(text[:-8]), match[3]):
         return None

@@ -7,9 +7,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.csp import CSP
 from django.views.decorators.csp import csp_override
-from django.views.decorators.http import require_safe
 from drf_spectacular.renderers import OpenApiJsonRenderer2, OpenApiYamlRenderer
 from drf_spectacular.views import SpectacularAPIView
+
+from quality.api.problems import read_only
 
 _TEXT = {"type": "string"}
 _PROBLEM = {
@@ -65,7 +66,7 @@ class SchemaView(SpectacularAPIView):
 _POLICY: Any = {**settings.SECURE_CSP, "img-src": [CSP.SELF, "data:"]}
 
 
-@require_safe
+@read_only
 @csp_override(_POLICY)
 def docs(request: HttpRequest) -> HttpResponse:
     return render(request, "api/docs.html")

@@ -7,8 +7,8 @@ from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpRequest, JsonResponse
-from django.views.decorators.http import require_safe
 
+from quality.api.problems import read_only
 from tenants.roles import runtime_role_fault
 
 
@@ -33,7 +33,7 @@ def faults() -> dict[str, str]:
     return {}
 
 
-@require_safe
+@read_only
 def healthz(request: HttpRequest) -> JsonResponse:
     found = faults()
     checks = {name: found.get(name, "ok") for name in ("database", "role", "migrations")}

@@ -5,7 +5,8 @@ adds `current` and `sent`. What went wrong inside is logged under the request id
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from http import HTTPStatus
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig, Suspicio
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views import defaults
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 
 from quality.api.shapes import labels_now, sent_label
@@ -28,6 +30,21 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = "There is nothing here, or nothing of yours."
 _OURS = ("/api/", "/v1/", "/healthz", "/docs")
+
+
+def read_only(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """For views open to all: GET and HEAD only. Anything else is told so here, where CSRF would speak of cookies."""
+
+    @csrf_exempt
+    @wraps(view)
+    def guarded(request: HttpRequest) -> HttpResponse:
+        if request.method in ("GET", "HEAD"):
+            return view(request)
+        return problem(
+            405, "method_not_allowed", f"{request.method} does nothing here.", headers={"Allow": "GET, HEAD"}
+        )
+
+    return guarded
 
 
 class InvalidRequest(exceptions.APIException):

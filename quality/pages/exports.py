@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from quality import calls, export
-from quality.filters import CallListForm
+from quality.filters import CallListForm, FeedbackExportForm, QueryForm
 from quality.models import Label
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.calls import filter_context, filter_query
@@ -40,21 +40,26 @@ def export_calls(request: TenantRequest) -> HttpResponseBase:
     """The calls that match, as JSON lines with a trailer."""
     form = CallListForm(request.GET)
     if not form.is_valid():
-        faults = " ".join(f"{fault['path']}: {fault['message']}" for fault in form.faults())
-        return render(cast(HttpRequest, request), "400.html", {"exception": faults}, status=400)
+        return _refused(request, form)
     with tenant_scope(request.tenant):
         lines = export.export_calls(wanted=form.wanted, part=export.Part(), actor=request.user)
     return stream(request, lines, content_type=export.MEDIA_TYPE, filename=f"{request.tenant.slug}-tool-calls.jsonl")
+
+
+def _refused(request: TenantRequest, form: QueryForm) -> HttpResponse:
+    """A slip in the address must not widen an export, so it is told back."""
+    faults = " ".join(f"{fault['path']}: {fault['message']}" for fault in form.faults())
+    return render(cast(HttpRequest, request), "400.html", {"exception": faults}, status=400)
 
 
 @require_GET
 @tenant_view(Role.ADMIN, scope=False)
 def export_feedback(request: TenantRequest) -> HttpResponseBase:
     """Every current label with its call, as JSON lines with a trailer."""
-    labels = tuple(label for label in request.GET.getlist("label") if label in Label.values)
+    form = FeedbackExportForm(request.GET)
+    if not form.is_valid():
+        return _refused(request, form)
     with tenant_scope(request.tenant):
-        lines = export.export_feedback(
-            wanted=export.FeedbackFilter(labels=labels), part=export.Part(), actor=request.user
-        )
+        lines = export.export_feedback(wanted=form.wanted, part=form.part, actor=request.user)
     name = f"{request.tenant.slug}-tool-call-feedback.jsonl"
     return stream(request, lines, content_type=export.MEDIA_TYPE, filename=name)

@@ -39,10 +39,15 @@ def import_list(request: TenantRequest) -> HttpResponse:
     return _list(request)
 
 
+def _is_number(text: str, *, digits: int = 18) -> bool:
+    """Digits that fit the column; `isdigit` alone would let a superscript through."""
+    return text.isascii() and text.isdecimal() and len(text) <= digits
+
+
 def _list(request: TenantRequest, faults: list[str] | None = None) -> HttpResponse:
     before = request.GET.get("before", "")
     rows = Import.objects.select_related("created_by").order_by("-id")
-    if before.isdigit() and len(before) < 19:
+    if _is_number(before):
         rows = rows.filter(pk__lt=int(before))
     imports = list(rows[: PAGE_SIZE + 1])
     more = len(imports) > PAGE_SIZE
@@ -108,7 +113,7 @@ def _detail(request: TenantRequest, pk: int) -> dict[str, Any]:
     after = request.GET.get("after", "")
     issues = ImportIssue.objects.filter(import_job_id=pk).order_by("index", "id")
     index, _, issue_id = after.partition("-")
-    if index.isdigit() and issue_id.isdigit() and len(index) < 10 and len(issue_id) < 19:
+    if _is_number(index, digits=9) and _is_number(issue_id):
         issues = issues.filter(index__gte=int(index)).exclude(index=int(index), pk__lte=int(issue_id))
     rows = list(issues[: PAGE_SIZE + 1])
     last = rows[PAGE_SIZE - 1] if len(rows) > PAGE_SIZE else None

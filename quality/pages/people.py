@@ -10,6 +10,7 @@ from django.contrib.auth.forms import AuthenticationForm, SetPasswordForm
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.views import LoginView, LogoutView
 from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import urlsafe_base64_decode
@@ -73,6 +74,8 @@ def signin_once(request: HttpRequest, uid: str, token: str) -> HttpResponse:
     if user is None:
         return render(request, "people/signin_once.html", {"link_user": None}, status=410)
     if request.method == "POST":
+        if not access.use_signin_link(user):
+            return render(request, "people/signin_once.html", {"link_user": None}, status=410)
         login(request, user, backend=BACKEND)
         _note_signin(user, "link")
         return redirect("home")
@@ -133,16 +136,38 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
         if found.email and found.email.lower() != form.cleaned_data["email"]:
             form.add_error("email", f"This invitation is for {found.email}.")
         else:
-            data = form.cleaned_data
-            user = User.objects.create_user(data["email"], data["password"], name=data["name"])
-            login(request, user, backend=BACKEND)
-            return _join(request, found, user)
+            return _join_as_new(request, found, form)
     return render(request, "people/invitation.html", context | {"form": form})
+
+
+def _join_as_new(request: HttpRequest, found: Invitation, form: JoinForm) -> HttpResponse:
+    """Account and membership together or neither: who loses the race for a link is left with no half of it."""
+    data = form.cleaned_data
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(data["email"], data["password"], name=data["name"])
+            if access.accept_invitation(invitation=found, user=user) is None:
+                raise _Taken
+    except _Taken:
+        return render(request, "people/invitation.html", {"invitation": None}, status=410)
+    except (IntegrityError, ValidationError):  # the same form twice at once: the other one made the account
+        form.add_error("email", "There is an account with this address. Sign in, then open the link again.")
+        return render(request, "people/invitation.html", {"invitation": found, "form": form})
+    login(request, user, backend=BACKEND)
+    return _joined(request, found)
+
+
+class _Taken(Exception):
+    """Somebody else used the invitation first."""
 
 
 def _join(request: HttpRequest, found: Invitation, user: User) -> HttpResponse:
     if access.accept_invitation(invitation=found, user=user) is None:
         return render(request, "people/invitation.html", {"invitation": None}, status=410)
+    return _joined(request, found)
+
+
+def _joined(request: HttpRequest, found: Invitation) -> HttpResponse:
     messages.success(request, f"You joined {found.tenant}.")
     return redirect("overview", slug=found.tenant.slug)
 

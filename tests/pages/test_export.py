@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from quality.models import Label
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
+from quality.streaming import Busy
 from tests.pages.conftest import HTMX
 
 
@@ -54,3 +57,23 @@ def test_a_bad_filter_is_told_back_and_downloads_nothing(browse, make_call):
     refused = admin.get("/t/acme/export/tool-calls.jsonl?error=perhaps")
     assert refused.status_code == 400
     assert "error:" in refused.text
+
+
+@pytest.mark.parametrize("query", ["label=wrongtool", "label=none", "from=yesterday", "to=0001-01-01", "limit=x"])
+def test_a_slip_in_the_address_never_widens_the_feedback_file(browse, make_call, query):
+    refused = browse("admin").get(f"/t/acme/export/tool-call-feedback.jsonl?{query}")
+    assert refused.status_code == 400
+    assert query.partition("=")[0] in refused.text
+
+
+def test_where_too_many_files_run_at_once_one_is_told_to_come_back(browse, monkeypatch):
+    """The slots belong to a served process; the page's answer is the same wherever Busy comes from."""
+
+    def busy(*_: object, **__: object) -> None:
+        raise Busy("Too many exports run at this moment.")
+
+    monkeypatch.setattr("quality.pages.exports.stream", busy)
+    response = browse("admin").get("/t/acme/export/tool-calls.jsonl")
+    assert response.status_code == 503
+    assert response["Retry-After"] == "5"
+    assert "Too many exports" in response.text

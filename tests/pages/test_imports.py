@@ -217,3 +217,8 @@ def test_a_viewer_sees_past_imports_and_no_form(browse, inside):
     page = browse("viewer").get("/t/acme/imports/").text
     assert "past.jsonl" in page
     assert "data-upload" not in page
+
+
+@pytest.mark.parametrize("query", ["before=²", "before=9999999999999999999", "before=-1", "before=x"])
+def test_a_strange_place_in_the_list_is_its_beginning(browse, query):
+    assert browse("viewer").get(f"/t/acme/imports/?{query}").status_code == 200

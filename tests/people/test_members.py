@@ -1,8 +1,12 @@
 """Members, invitations and tokens as pages."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connection
+from django.test import Client
 
 from tenants.access import membership_in
 from tenants.models import ApiToken, AuditEvent, Invitation, Membership, Role, User
@@ -61,7 +65,6 @@ def test_nothing_changes_on_get(client, admin, path):
 
 
 def test_the_list_costs_the_same_for_one_member_and_for_twenty(client, admin, django_assert_num_queries):
-    from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
     with CaptureQueriesContext(connection) as one:
@@ -107,6 +110,24 @@ def test_an_account_cannot_be_taken_over_by_joining(client, admin):
     client.post("/signout/")
     response = client.post(path, {"email": "BOSS@example.com", "password": "long enough to do"})
     assert "There is an account with this address" in response.text
+
+
+def test_two_newcomers_with_one_link_leave_one_account_and_one_membership(client, admin):
+    page = client.post("/t/acme/members/invite/", {"role": "viewer", "email": ""})
+    path = re.search(r"http://testserver(/invitations/[\w-]+/)", page.text)[1]
+    gate = threading.Barrier(2)
+
+    def join(number: int) -> int:
+        gate.wait()
+        try:
+            form = {"email": f"newcomer{number}@example.com", "password": "long enough to do"}
+            return Client().post(path, form).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(join, range(2))) == [302, 410]
+    assert User.objects.filter(email__startswith="newcomer").count() == 1
 
 
 def test_a_withdrawn_invitation_is_over(client, admin):

@@ -1,7 +1,12 @@
 """Signing in and out, by password and by link."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.core.management import call_command
+from django.db import connection
+from django.test import Client
 
 from tenants.models import AuditEvent, Membership, Role, User
 from tenants.scope import tenant_scope
@@ -82,6 +87,47 @@ def test_a_link_signs_in_once_and_not_by_looking_at_it(client, member, capsys):
     assert "no longer works" in used.text
     assert client.get("/signin/once/!!/x/").status_code == 410
     assert client.get("/signin/once/OTk5OTk/x-y/").status_code == 410
+
+
+def test_a_link_pressed_eight_times_at_once_signs_in_once(member, capsys):
+    call_command("signin_link", "--email", "ada@example.com")
+    path = capsys.readouterr().out.strip()
+    gate = threading.Barrier(8)
+
+    def press(_: int) -> int:
+        gate.wait()
+        try:
+            return Client().post(path).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = sorted(threads.map(press, range(8)))
+    assert answers == [302] + [410] * 7
+
+
+def test_a_session_is_renewed_while_it_is_used(client, member):
+    sign_in(client)
+    client.get("/t/acme/members/")
+    first = client.session["renewed_at"]
+    client.get("/t/acme/members/")
+    assert client.session["renewed_at"] == first
+    session = client.session
+    session["renewed_at"] = first - 3601
+    session.save()
+    assert "qlab_session" in client.get("/t/acme/members/").cookies
+    assert client.session["renewed_at"] >= first
+
+
+@pytest.mark.parametrize(
+    "zone", ["posixrules", "localtime", "../../etc/passwd", "Mars/Base", "\x00", "UTC", "Europe/Rome"]
+)
+def test_a_strange_zone_is_taken_for_utc(client, member, zone):
+    sign_in(client)
+    client.cookies["tz"] = zone
+    response = client.get("/t/acme/")
+    assert response.status_code == 200
+    assert (zone if zone == "Europe/Rome" else "UTC") in response.text
 
 
 def test_somebody_switched_off_cannot_come_in(client, member, capsys):

@@ -29,6 +29,8 @@ def settings_with(**env: str) -> subprocess.CompletedProcess[str]:
         ("LOG_LEVEL", "LOUD"),
         ("SECURE", "2"),
         ("SECRET_KEY", ""),
+        ("SECRET_KEY", "short"),
+        ("DATABASE_POOL_SIZE", "0"),
     ],
 )
 def test_a_wrong_value_stops_the_start_and_names_the_variable(name, value):

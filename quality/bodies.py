@@ -1,0 +1,113 @@
+"""How many bytes a request may carry, decided before they are read.
+
+Under ASGI Django spools the whole body to disk before any view or sign-in is asked, so the limit stands around the
+application: anybody could fill the disk otherwise. Under WSGI the middleware refuses by Content-Length; bodies are read
+by the views there.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import RequestAborted
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+type Receive = Callable[[], Awaitable[dict[str, Any]]]
+type Send = Callable[[dict[str, Any]], Awaitable[None]]
+type App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
+_FRAME = 1024 * 1024  # what a form adds around a file
+_UPLOAD = re.compile(r"/t/[^/]+/imports/upload/")
+_INGEST = ("/api/ingest/",)
+
+
+def allowed_bytes(path: str, *, has_session: bool, has_token: bool) -> int:
+    """Trace files are large, from who at least shows a session or a token; everything else is small."""
+    if (has_session and _UPLOAD.fullmatch(path)) or (has_token and path.startswith(_INGEST)):
+        return settings.IMPORT_MAX_BYTES + _FRAME
+    return settings.DATA_UPLOAD_MAX_MEMORY_SIZE + _FRAME
+
+
+def _refusal(path: str, limit: int) -> tuple[str, bytes]:
+    """Content type and body of the 413."""
+    detail = f"The request is larger than the {limit // (1024 * 1024)} MiB that are taken here. Send less at once."
+    if not path.startswith(("/api/", "/v1/")):
+        return "text/plain; charset=utf-8", detail.encode()
+    body = {"type": "urn:quality-lab:problem:too_large", "title": "Content Too Large", "status": 413, "detail": detail}
+    return "application/problem+json", json.dumps(body | {"errors": [], "requestId": ""}).encode()
+
+
+class BodyLimit:
+    """An ASGI application that refuses bodies over the limit, by their stated length or as they come."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        path = scope["path"]
+        limit = allowed_bytes(
+            path,
+            has_session=settings.SESSION_COOKIE_NAME.encode() in headers.get(b"cookie", b""),
+            has_token=headers.get(b"authorization", b"").lower().startswith(b"bearer "),
+        )
+        if _stated_length([headers.get(b"content-length", b"")]) > limit:
+            await _send_refusal(send, path, limit)
+            return
+        left = limit
+        refused = False
+
+        async def counted() -> dict[str, Any]:
+            nonlocal left, refused
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                refused = True
+                raise RequestAborted  # Django drops what it has read and answers nothing
+            return message
+
+        await self.app(scope, counted, send)
+        if refused:
+            await _send_refusal(send, path, limit)
+
+
+async def _send_refusal(send: Send, path: str, limit: int) -> None:
+    media_type, body = _refusal(path, limit)
+    headers = [
+        (b"content-type", media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _stated_length(values: Iterable[bytes | str]) -> int:
+    for value in values:
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        if text.isascii() and text.isdecimal():
+            return int(text[:15])
+    return 0
+
+
+class BodyLimitMiddleware:
+    """The same by Content-Length, for servers that hand the body on unread."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        limit = allowed_bytes(
+            request.path,
+            has_session=settings.SESSION_COOKIE_NAME in request.COOKIES,
+            has_token=request.headers.get("Authorization", "").lower().startswith("bearer "),
+        )
+        if _stated_length([request.headers.get("Content-Length", "")]) > limit:
+            media_type, body = _refusal(request.path, limit)
+            return HttpResponse(body, status=413, content_type=media_type)
+        return self.get_response(request)
