@@ -36,7 +36,7 @@ def set_secret(
     *,
     name: str,
     value: str,
-    actor: User,
+    actor: User | None,
     token: ApiToken | None = None,
     purpose: Purpose = Purpose.TOOL,
     places: Iterable[Place] = (),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launch.errors import LaunchError
 from launch.household import Household, Step, Stopped
-from launch.ports import DEFAULT_PORT, choose_port
+from launch.ports import DEFAULT_PORT, choose_port, free_port
 from launch.postgres import EmbeddedPostgres
 from launch.prepare import Site, base_environment, collect_static, migrate, prepare_embedded
 from launch.redis import SERVERS, find_server, start_redis
@@ -60,10 +60,13 @@ def serve(root: Path, state: State, household: Household, host: str, wanted_port
     static = collect_static(site, household)
     env |= database(site, household)
     env |= broker(site, household)
+    model_url = stand_in_model(site, household)
+    told = site.manage(household, "demo_model", f"--base-url={model_url}")
     if static:
         static.output()
     start_services(site, household, host, port)
     link = site.manage(household, "signin_link")
+    told.output()
     health = f"http://{'127.0.0.1' if host in ANY_ADDRESS else bracketed(host)}:{port}/healthz"
     household.wait_for(lambda: answers(health), WEB_PATIENCE_S, f"{health} did not answer")
     announce(site, f"http://{bracketed(names_of(host)[-1])}:{port}", link)
@@ -100,6 +103,17 @@ def broker(site: Site, household: Household) -> dict[str, str]:
     child, url = start_redis(program, site.state.new_log("redis"))
     household.adopt(child)
     return {"REDIS_URL": url}
+
+
+def stand_in_model(site: Site, household: Household) -> str:
+    """Rules that play a model, so that the demo runs turns with no key; gives its base URL. The outbound guard is told
+    to let tenants reach it, and nothing else that is inside."""
+    port = free_port()
+    command = [sys.executable, "-m", "engine.providers.scripted", f"--port={port}"]
+    household.start("model", command, log=site.state.new_log("model"), env=site.env, cwd=site.root)
+    for name, value in {"OUTBOUND_ALLOW_CIDRS": "127.0.0.1/32", "OUTBOUND_ALLOW_PORTS": str(port)}.items():
+        site.env[name] = ",".join(filter(None, (site.env.get(name), value)))
+    return f"http://127.0.0.1:{port}/v1"
 
 
 def start_services(site: Site, household: Household, host: str, port: int) -> None:

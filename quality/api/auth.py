@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from tenants.models import ApiToken, Membership, Role, Scope, User
@@ -42,10 +42,12 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """The token has the view's `required_scope`, and its maker still the role for it."""
+    """The token has the scope that the view asks for (`write_scope`, if there is one, for what changes something), and
+    its maker still the role for it."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        scope = Scope(view.required_scope)
+        write_scope = None if request.method in SAFE_METHODS else getattr(view, "write_scope", None)
+        scope = Scope(write_scope or view.required_scope)
         if not isinstance(request.auth, ApiToken):
             return False
         if scope not in request.auth.scopes:

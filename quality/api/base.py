@@ -26,9 +26,13 @@ class TokenRequest(Request):
 
 
 class TenantView(APIView):
-    """A view for bearers of a token with `required_scope`. Times are UTC, whatever zone a browser's cookie names."""
+    """A view for bearers of a token with `required_scope`; to change something, with `write_scope` if it is set.
+
+    Times are UTC, whatever zone a browser's cookie names.
+    """
 
     required_scope: ClassVar[Scope]
+    write_scope: ClassVar[Scope | None] = None
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         with timezone.override(dt.UTC):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, exports, health, ingest, turns
+from quality.api import calls, docs, endpoints, exports, health, ingest, turns
 
 ADMIN = "api/admin/quality/"
 
@@ -22,6 +22,9 @@ urlpatterns = [
     path("api/turns/<int:pk>/events", turns.TurnEventsView.as_view(), name="api-turn-events"),
     path("api/turns/<int:pk>/tool-results", turns.TurnResultsView.as_view(), name="api-turn-tool-results"),
     path("api/turns/<int:pk>/cancel", turns.TurnCancelView.as_view(), name="api-turn-cancel"),
+    path("api/admin/models", endpoints.ModelsView.as_view(), name="api-models"),
+    path("api/admin/models/<int:pk>", endpoints.ModelView.as_view(), name="api-model"),
+    path("api/admin/models/<int:pk>/test", endpoints.ModelTestView.as_view(), name="api-model-test"),
     path("api/schema", docs.SchemaView.as_view(), name="api-schema"),
     path("docs", docs.docs, name="api-docs"),
     path("healthz", health.healthz, name="healthz"),

@@ -2,6 +2,7 @@
 
 from tenants.models.audit import AuditEvent
 from tenants.models.base import TenantManager, TenantModel, TenantQuerySet
+from tenants.models.endpoint import ModelEndpoint
 from tenants.models.people import Invitation, Membership, Role, User
 from tenants.models.secret import Purpose, Secret, SecretUse
 from tenants.models.settings import TenantSettings
@@ -13,6 +14,7 @@ __all__ = [
     "AuditEvent",
     "Invitation",
     "Membership",
+    "ModelEndpoint",
     "Purpose",
     "Role",
     "Scope",

@@ -17,7 +17,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from quality.models import Feedback, FeedbackEvent, Import, ImportIssue, Review, ToolCall, Turn
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label
-from tenants.models import ApiToken, Membership, Role, Tenant, TenantModel
+from tenants.models import ApiToken, Membership, Role, Scope, Tenant, TenantModel
 from tenants.scope import tenant_scope
 from tenants.tokens import issue_token
 from tests.factories import MembershipFactory, TenantFactory, ToolCallFactory, ToolsetFactory, TurnFactory, UserFactory
@@ -42,7 +42,7 @@ def make(slug: str, word: str) -> Side:
         admin = MembershipFactory(role=Role.ADMIN, user=UserFactory(name=f"{word} Admin", email=f"{word}@example.com"))
         _, token = issue_token(
             name=f"{word} token",
-            scopes=["read", "feedback:write", "ingest:write", "export:read", "turns:write"],
+            scopes=Scope.values,
             created_by=admin.user,
             expires_at=None,
         )

@@ -242,7 +242,7 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
     fill = {
         "bigint": 900_001, "smallint": 1, "integer": 1, "boolean": False, "bytea": b"x",
         "text": "x", "character varying": "x", "timestamp with time zone": "2026-01-01T00:00Z", "ARRAY": [],
-        "jsonb": "{}", "uuid": "00000000-0000-0000-0000-000000000001",
+        "jsonb": "{}", "double precision": 1.0, "numeric": 1, "uuid": "00000000-0000-0000-0000-000000000001",
     }  # fmt: skip
     checked = {"state": {"agent_turns": "done", "agent_tool_calls": "result"}.get(table, "done"), "label": "other",
                "purpose": "tool", "action": "label", "role": "viewer", "channel": "api", "kind": "approve"}  # fmt: skip
