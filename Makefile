@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python, git and make: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format check bench clean
+.PHONY: help run test lint format check crash bench clean
 
 BIN := .venv/bin
 LAUNCHER := bin/launcher.py bin/launch
@@ -35,6 +35,10 @@ format: ## Bring code and templates into the house's shape
 	$(BIN)/djlint templates --reformat --quiet
 
 check: lint test ## What CI runs: lint, then test
+
+crash: ## Kill and stop real workers at every step of a turn, and check what must hold
+	@bin/bootstrap
+	@exec bin/with-services $(BIN)/python -m pytest -m crash tests/crash $(ARGS)
 
 bench: ## Run the benchmarks; ARGS="ingest 20000" names one
 	@exec bin/bench $(ARGS)

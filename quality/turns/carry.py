@@ -22,6 +22,7 @@ from quality.models import CallDecision, ModelReply, ToolCall, Toolset, Turn, Tu
 from quality.turns.claim import Claim
 from quality.turns.endings import close_overtaken
 from quality.turns.faults import may_strike
+from quality.turns.fence import Fenced
 from quality.turns.journal import Journal, LeaseLost
 from quality.turns.recorder import RowRecorder
 from quality.turns.rows import FINISH, PARK, SAVE_TURN, Origin, resume_from
@@ -207,7 +208,7 @@ class Carrier:
                     recorder.say(ToolCallChanged(call))
         return await run_turn(
             model,
-            setup.tools,
+            [Fenced(tool, recorder.is_ours) for tool in setup.tools],
             [*system, *loaded.history, *loaded.own],
             recorder=recorder,
             limits=setup.limits,

@@ -47,6 +47,7 @@ def stream_turn(request: HttpRequest, *, tenant_id: int, turn_id: int) -> HttpRe
     after = last_event_id(request)
     if after and is_over(tenant_id, turn_id, after):
         return HttpResponse(status=204)
+    connection.close()  # else this request would keep it until the stream ends
     return StreamingHttpResponse(
         _lines(tenant_id, turn_id, after),
         content_type="text/event-stream",

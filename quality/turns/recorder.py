@@ -6,8 +6,11 @@ takes them along, so that the events of a reply are never behind the reply itsel
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from django.conf import settings
 
 from engine.events import AssistantDelta, AssistantEnd, Event, ToolCallStreaming
 from engine.records import CallRecord, FailedReply, ReplyRecord
@@ -43,6 +46,7 @@ class RowRecorder:
         self._origin = origin
         self._toolset_id = toolset_id
         self._lost = lost
+        self._held_until = 0.0
         self._gathered: list[Event] = []
         self._timer: asyncio.TimerHandle | None = None
         self._toolsets: dict[int, int | None] = {}  # by cycle
@@ -84,7 +88,13 @@ class RowRecorder:
 
     async def write(self, *statements: Statement, last: Sequence[str] = ()) -> None:
         """Commit these rows with the events so far, and with `last` behind them. Raises LeaseLost."""
+        began = time.monotonic()
         await self._journal.write(Entry(self._claim, statements, [*self._taken(), *last]))
+        self._held_until = began + settings.TURN_LEASE_S
+
+    def is_ours(self) -> bool:
+        """As far as this machine's clock can tell: each write renews the lease."""
+        return time.monotonic() < self._held_until
 
     def _taken(self) -> list[str]:
         if self._timer is not None:

@@ -1,0 +1,78 @@
+"""Real workers as processes of their own, which tests kill and stop; and what must hold whatever happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from quality.models import CallState, ToolCall, TurnRun, TurnState
+from tenants.models import Tenant
+from tenants.scope import tenant_scope
+from tests.turns.servers import ToolServer
+
+ROOT = Path(__file__).resolve().parents[2]
+LEASE_S, SWEEP_S = 3.0, 1.0
+START_S = 30.0  # for a worker to be ready, on a busy machine
+ENDED = {TurnState.DONE, TurnState.FAILED, TurnState.CANCELLED}
+
+
+class WorkerProcess:
+    """One Celery worker of the queue `turns`. `crash_at` is a step of `quality.turns.faults`, perhaps with `stop:`."""
+
+    def __init__(self, folder: Path, *, crash_at: str = "", **variables: str) -> None:
+        self.log = folder / f"worker-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "-Q", "turns"]
+        command += ["--pool=threads", "--concurrency=2", "--loglevel=INFO"]
+        command += ["--without-mingle", "--without-gossip", "--without-heartbeat"]
+        environment = {
+            **os.environ,
+            "TURN_SETUP": "tests.turns.setups.from_variables",
+            "TURN_LEASE_S": str(LEASE_S),
+            "TURN_SWEEP_S": str(SWEEP_S),
+            "TEST_BUILD": "1",
+            "CRASH_AT": crash_at,
+            "LOG_LEVEL": "INFO",
+            **variables,
+        }
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def dies(self, within_s: float = START_S) -> None:
+        """Waits until it was killed at its step."""
+        code = self.process.wait(within_s)
+        assert code == -signal.SIGKILL, (code, self.log.read_text()[-2000:])
+
+    def stops(self, within_s: float = START_S) -> None:
+        """Waits until it stopped itself at its step."""
+        deadline = time.monotonic() + within_s
+        while "T" not in Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2][:3]:
+            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def terminate(self, within_s: float = 40.0) -> int:
+        self.process.terminate()
+        return self.process.wait(within_s)
+
+
+def check_invariants(tenants: list[Tenant], tools: ToolServer) -> None:
+    """No turn lost, no unsafe call twice, no lease left behind, each turn at rest in a named state."""
+    assert all(count == 1 for count in tools.counts_by_key().values()), tools.counts_by_key()
+    for tenant in tenants:
+        with tenant_scope(tenant):
+            for run in TurnRun.objects.select_related("turn"):
+                assert run.state in {*ENDED, TurnState.AWAITING}, (run.state, run.attempt)
+                assert run.turn.state == run.state
+                assert run.lease_token is None
+                assert run.lease_until is None
+                assert bool(run.turn.end_reason) == (run.state in ENDED)
+                assert (run.finished_at is not None) == (run.state in ENDED)
+                open_calls = ToolCall.objects.filter(turn=run.turn_id, state__in=[CallState.PENDING, CallState.RUNNING])
+                if run.state in ENDED:
+                    assert not open_calls.exists()

@@ -1,0 +1,133 @@
+"""Event streams from a real server: in order, resumable, one listening connection for all."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from quality.models import TurnEvent
+from quality.turns import events
+from tenants.scope import tenant_scope
+from tests import environment
+from tests.service import Service
+from tests.turns.conftest import Lab, eventually
+
+pytestmark = pytest.mark.slow
+
+
+class Stream:
+    """An event stream that is read in a thread. `seen` holds (id, event) as they come."""
+
+    def __init__(self, service: Service, token: str, turn_id: int, *, last: int | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+        if last is not None:
+            headers["Last-Event-ID"] = str(last)
+        request = urllib.request.Request(f"{service.url}/api/turns/{turn_id}/events", headers=headers)
+        self.response = urllib.request.urlopen(request, timeout=30)
+        self.seen: list[tuple[int, dict]] = []
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        with self.response:
+            number = 0
+            for line in self.response:
+                if line.startswith(b"id: "):
+                    number = int(line[4:])
+                elif line.startswith(b"data: "):
+                    self.seen.append((number, json.loads(line[6:])))
+
+    def ends(self) -> list[dict]:
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        return [event for _, event in self.seen]
+
+
+@pytest.fixture
+def streams(live_service: Service, api) -> Callable[..., Stream]:
+    token = api("read").text
+    return lambda turn, **more: Stream(live_service, token, turn.pk, **more)
+
+
+def test_a_turn_is_followed_to_its_end_with_an_approval_in_the_middle(lab: Lab, streams) -> None:
+    from quality.models import DecisionKind, ToolCall
+    from quality.turns.decide import Verdict, decide
+
+    turn = lab.turn("text_and_call,plain_text", "approve")
+    stream = streams(turn)
+    lab.worker()
+    eventually(lambda: any(event.get("state") == "awaiting" for _, event in stream.seen))
+    with tenant_scope(lab.tenant):
+        decide(turn.pk, [Verdict(ToolCall.objects.get(turn=turn).pk, DecisionKind.APPROVE)])
+    told = stream.ends()
+    assert [event["state"] for event in told if event["type"] == "tool_call"] == [
+        "streaming", "pending", "running", "result",
+    ]  # fmt: skip
+    assert [event["type"] for event in told].count("assistant_end") == 1
+    assert told[-1]["type"] == "assistant_end"
+    assert [number for number, _ in stream.seen] == list(range(1, len(told) + 1))
+    said = "".join(event["text"] for event in told if event["type"] == "assistant_delta")
+    assert said == "I will look that up." + told[-1]["content"]
+
+
+def test_a_stream_that_broke_off_goes_on_behind_the_last_event(lab: Lab, streams) -> None:
+    turn = lab.turn()
+    lab.worker()
+    lab.rests(turn)
+    whole = streams(turn)
+    whole.ends()
+    rest = streams(turn, last=2)
+    rest.ends()
+    assert rest.seen == whole.seen[2:]
+
+
+def test_after_the_end_there_is_nothing_and_a_browser_stops_asking(lab: Lab, streams) -> None:
+    turn = lab.turn()
+    lab.worker()
+    last = lab.rests(turn).last_seq
+    stream = streams(turn, last=last)
+    assert stream.ends() == []
+    assert stream.response.status == 204
+
+
+def test_of_a_turn_whose_events_are_deleted_the_calls_and_the_end_are_told(lab: Lab, streams) -> None:
+    turn = lab.turn()
+    lab.worker()
+    lab.rests(turn)
+    with tenant_scope(lab.tenant):
+        TurnEvent.objects.update(created_at="2026-01-01T00:00Z")
+    assert events.delete_old() > 4
+    with tenant_scope(lab.tenant):
+        assert not TurnEvent.objects.exists()
+    told = streams(turn).ends()
+    assert [event["type"] for event in told] == ["tool_call", "assistant_end"]
+    assert (told[0]["state"], told[1]["endReason"]) == ("result", "answered")
+
+
+def test_who_may_not_see_the_turn_sees_no_event(lab: Lab, streams, other_tenant) -> None:
+    theirs = lab.turn(tenant=other_tenant)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        streams(theirs)
+    assert refused.value.code == 404
+    refused.value.close()
+
+
+def test_many_streams_of_a_process_listen_on_one_connection(lab: Lab, streams) -> None:
+    turn = lab.turn()
+    watching = [streams(turn) for _ in range(40)]
+    time.sleep(0.5)
+    url = psycopg.conninfo.make_conninfo(environment.ADMIN_URL, dbname=environment.DATABASE)
+    with psycopg.connect(url) as admin:
+        found = admin.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND query LIKE 'LISTEN turn_events%'"
+        ).fetchone()
+    assert found == (1,)
+    lab.worker()
+    told = [stream.ends() for stream in watching]
+    assert all(events == told[0] for events in told)
