@@ -40,6 +40,7 @@ def test_no_keys_are_an_empty_ring(text):
         (f"k1:{key(b'0123456789abcdef0123456789abcdef')}", "an example"),
         (f"k1:{key(b'a' * 32)}", "an example"),
     ],
+    ids=range(8),  # every worker has to name the tests alike, and the keys are drawn anew
 )
 def test_a_bad_key_is_refused_by_its_fault_and_never_shown(text, reason):
     with pytest.raises(ValueError, match=reason) as caught:
