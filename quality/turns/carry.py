@@ -70,7 +70,7 @@ def load(claim: Claim) -> Loaded:
         close_overtaken(run.conversation_id, before=run.pk)
         replies: Sequence[ModelReply] = ()
         resume = Resume(())
-        if run.last_seq or claim.attempt > 1:  # nothing is recorded of a turn that never said anything
+        if run.last_seq > 1 or claim.attempt > 1:  # of a turn that said no more than that it runs nothing is recorded
             replies = list(ModelReply.objects.select_related("toolset").filter(turn=turn, error_code=""))
             calls = ToolCall.objects.filter(turn=turn).order_by("cycle", "index")
             resume = resume_from(replies, calls, CallDecision.objects.filter(turn=turn), str(run.key))
@@ -201,7 +201,6 @@ class Carrier:
             timeout_s=endpoint.timeout_s,
         )
         system = [{"role": "system", "content": setup.system}] if setup.system else []
-        await recorder.write(last=[dump(self._begun())])
         if self.claim.attempt > 1:  # what was known before the loss may not have been told
             for cycle in loaded.resume.cycles:
                 for call in cycle.calls.values():
@@ -219,10 +218,6 @@ class Carrier:
             secrets=setup.secrets,
             redactor=setup.redactor,
         )
-
-    def _begun(self) -> dict[str, Any]:
-        """Told at each claim: what was shown of a reply that never became whole is void."""
-        return {"type": "turn_state", "state": "running", "attempt": self.claim.attempt}
 
     async def _refuse(self, loaded: Loaded, recorder: RowRecorder) -> None:
         code, error = (loaded.refused.code, str(loaded.refused)) if loaded.refused else ("no_setup", "Not set up.")

@@ -49,11 +49,24 @@ def append(turn_id: int, events: Sequence[str]) -> None:
             [len(events), tenant_id, turn_id],
         )
         (last_seq,) = cursor.fetchone()
-        TurnEvent.objects.bulk_create(
-            TurnEvent(turn_id=turn_id, seq=seq, data=data)
-            for seq, data in enumerate(events, last_seq - len(events) + 1)
+    insert(tenant_id, [(turn_id, seq, data) for seq, data in enumerate(events, last_seq - len(events) + 1)])
+
+
+def insert(tenant_id: int, rows: Sequence[tuple[int, int, str]]) -> None:
+    """Events as (turn, number, data), oldest first, under numbers that were drawn before; rings for who watches."""
+    if not rows:
+        return
+    newest = {turn_id: seq for turn_id, seq, _ in rows}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO turn_events (tenant_id, turn_id, seq, data, created_at) "
+            "SELECT %s, v.*, now() FROM unnest(%s::bigint[], %s::int[], %s::text[]) AS v",
+            [tenant_id, *map(list, zip(*rows, strict=True))],
         )
-        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{turn_id}:{last_seq}"])
+        cursor.execute(
+            "SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload",
+            [CHANNEL, [f"{turn_id}:{seq}" for turn_id, seq in newest.items()]],
+        )
 
 
 def read(turn_id: int, after: int) -> list[Told]:

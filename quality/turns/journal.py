@@ -9,17 +9,16 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from quality.turns.claim import Claim
-from quality.turns.events import CHANNEL
+from quality.turns.events import insert
 from quality.turns.rows import ORDER, Statement
 from tenants.scope import tenant_scope
 
@@ -36,7 +35,6 @@ FROM unnest(%s::bigint[], %s::uuid[], %s::int[]) AS v (turn_id, token, n)
 WHERE r.tenant_id = %s AND r.turn_id = v.turn_id AND r.lease_token = v.token AND r.state = 'running'
 RETURNING r.lease_token, r.last_seq
 """
-_EVENT = "INSERT INTO turn_events (tenant_id, turn_id, seq, data, created_at) VALUES (%s, %s, %s, %s, now())"
 
 
 class LeaseLost(Exception):
@@ -161,17 +159,13 @@ def _write(tenant_id: int, batch: Sequence[Entry]) -> set[UUID]:
             rows = [row for entry in held for statement, row in entry.statements if statement is sql]
             if rows:
                 cursor.executemany(sql, rows)
-        _tell(cursor, {claim: events for claim, events in by_claim.items() if claim.token in last_seqs}, last_seqs)
+        insert(
+            tenant_id,
+            [
+                (claim.turn_id, seq, text)
+                for claim, events in by_claim.items()
+                if claim.token in last_seqs
+                for seq, text in enumerate(events, last_seqs[claim.token] - len(events) + 1)
+            ],
+        )
     return set(last_seqs)
-
-
-def _tell(cursor: Any, told: Mapping[Claim, Sequence[str]], last_seqs: Mapping[UUID, int]) -> None:
-    rows = [
-        (claim.tenant_id, claim.turn_id, seq, text)
-        for claim, events in told.items()
-        for seq, text in enumerate(events, last_seqs[claim.token] - len(events) + 1)
-    ]
-    if rows:
-        cursor.executemany(_EVENT, rows)
-        payloads = [f"{claim.turn_id}:{last_seqs[claim.token]}" for claim, events in told.items() if events]
-        cursor.execute("SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS payload", [CHANNEL, payloads])

@@ -14,8 +14,10 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, connections
 
+from quality.ingest.jsontext import dump
 from quality.turns.claim import Claim
 from quality.turns.endings import WORKER_LOST, end_lost_turn
+from quality.turns.events import insert
 from tenants.scope import tenant_scope
 
 MAX_ATTEMPTS = 3
@@ -62,9 +64,9 @@ WITH room AS (
 )
 UPDATE agent_turn_runs r
 SET state = 'running', attempt = r.attempt + 1, lease_token = gen_random_uuid(), worker = %(worker)s,
-    lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
+    last_seq = r.last_seq + 1, lease_until = clock_timestamp() + make_interval(secs => %(lease)s)
 FROM chosen WHERE r.tenant_id = %(tenant)s AND r.id = chosen.id
-RETURNING r.turn_id, r.lease_token, r.attempt
+RETURNING r.turn_id, r.lease_token, r.attempt, r.last_seq
 """  # noqa: S608
 
 
@@ -86,13 +88,26 @@ def claim_turns(tenant_id: int, limit: int) -> list[Claim]:
                 "lease": settings.TURN_LEASE_S,
             },
         )
-        claims = [Claim(tenant_id, *row) for row in cursor.fetchall()]
+        claimed = cursor.fetchall()
+        claims = [Claim(tenant_id, turn_id, token, attempt) for turn_id, token, attempt, _ in claimed]
         if claims:
+            _tell(tenant_id, claimed)
             cursor.execute(
                 "UPDATE agent_turns SET state = 'running' WHERE tenant_id = %s AND id = ANY(%s) AND state <> 'running'",
                 [tenant_id, [claim.turn_id for claim in claims]],
             )
     return claims
+
+
+def _tell(tenant_id: int, claimed: Sequence[tuple[int, uuid.UUID, int, int]]) -> None:
+    """Who watches hears of each claim: what was shown of a reply that never became whole is void with it."""
+    insert(
+        tenant_id,
+        [
+            (turn_id, seq, dump({"type": "turn_state", "state": "running", "attempt": attempt}))
+            for turn_id, _, attempt, seq in claimed
+        ],
+    )
 
 
 def _give_up(cursor: Any, tenant_id: int) -> None:
