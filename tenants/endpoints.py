@@ -5,12 +5,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from engine.limits import Price
-from engine.net import parse_url
+from engine.net import Client, parse_url
 from engine.providers.openai import OpenAIModel
 from tenants import audit, outbound, secrets
 from tenants.models import ApiToken, ModelEndpoint, Purpose, User
@@ -50,7 +49,7 @@ class ChosenModel:
     has_key: bool
     is_stand_in: bool
 
-    def built(self, client: httpx.AsyncClient, key: str | None) -> OpenAIModel:
+    def built(self, client: Client, key: str | None) -> OpenAIModel:
         """The model, asked through `client` (from the outbound guard, for this base URL)."""
         return OpenAIModel(self.base_url, self.name, client, key=key, parameters=self.parameters)
 

@@ -5,6 +5,8 @@ and connects, `guard` sends single requests (tools) and makes pooled clients (mo
 by a code from `codes`.
 """
 
+from httpx import AsyncClient as Client  # what `Guard.client` gives; others name the type without a way to make one
+
 from engine.net.addresses import is_public, parse_address
 from engine.net.codes import Code, Refused
 from engine.net.dial import Dialler, Resolver, system_resolver
@@ -25,6 +27,7 @@ from engine.net.urls import Url, parse_url
 __all__ = [
     "MAX_BODY",
     "PORTS",
+    "Client",
     "Code",
     "Dialler",
     "EgressProxy",

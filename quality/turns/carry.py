@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 from django.db import connection
 
 from engine.errors import EngineError
 from engine.events import AssistantEnd, ToolCallChanged
 from engine.loop import Outcome, TurnResult, run_turn
+from engine.net import Client
 from engine.providers.openai import OpenAIModel
 from engine.records import Resume
 from quality.ingest.jsontext import dump, storable
@@ -143,7 +143,7 @@ class Carrier:
         claim: Claim,
         journal: Journal,
         in_thread: InThread,
-        client: Callable[[Setup], httpx.AsyncClient],
+        client: Callable[[Setup], Client],
         toolset_id: Callable[[int, str], "asyncio.Future[int | None]"],
     ) -> None:
         self.claim = claim

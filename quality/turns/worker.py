@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 
-import httpx
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection, connections
 
+from engine.net import Client
 from quality.turns import leases
 from quality.turns.bell import Bell
 from quality.turns.carry import Carrier, save_toolset
@@ -42,7 +42,7 @@ class Worker:
         self._journal = Journal()
         self._threads = ThreadPoolExecutor(NUM_THREADS, "turns")
         self._pull_thread = ThreadPoolExecutor(1, "pull")  # holds the janitor's connection
-        self._clients: dict[tuple[str, Any], httpx.AsyncClient] = {}
+        self._clients: dict[tuple[str, Any], Client] = {}
         self._toolsets: dict[tuple[int, str], int] = {}
         self._hinted: set[int] = set()
         self._loop = asyncio.new_event_loop()
@@ -162,7 +162,7 @@ class Worker:
     def _in_thread(self, work: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
         return self._loop.run_in_executor(self._threads, _closing, work, *args)
 
-    def _client(self, setup: Setup) -> httpx.AsyncClient:
+    def _client(self, setup: Setup) -> Client:
         key = (setup.endpoint.base_url, setup.guard.policy)
         if key not in self._clients:
             self._clients[key] = setup.guard.client(setup.endpoint.base_url)

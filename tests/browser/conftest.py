@@ -87,6 +87,7 @@ class Desk:
 
     def press(self, *keys: str) -> None:
         for key in keys:
+            self.page.wait_for_load_state()  # the words of a page are there before the script that reads its keys
             self.page.keyboard.press(key)
 
     def check(self) -> None:
