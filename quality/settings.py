@@ -164,13 +164,14 @@ if REDIS_URL:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 else:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache_entries"}}
+    CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}  # Django's 300 would cull definitions that are in use
 
 # --- turns -----------------------------------------------------------------------------------------------------------
 TURN_LEASE_S = read("TURN_LEASE_S", "float", default=90.0)  # a worker that renews it no more has lost its turns
 TURN_SWEEP_S = read("TURN_SWEEP_S", "float", default=30.0)  # how often workers look for turns without being told
 TURN_SLOTS = read("TURN_SLOTS", "int", default=200)  # turns at once in one worker process
 TURN_TENANT_SLOTS = read("TURN_TENANT_SLOTS", "int", default=100)  # turns of one tenant at once, in all processes
-TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.setup.from_environment")
+TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.resolver.from_settings")
 if TURN_LEASE_S < 3 or not TURN_SWEEP_S > 0:
     raise ImproperlyConfigured("TURN_LEASE_S must be 3 or more, TURN_SWEEP_S more than 0 (seconds).")
 
@@ -187,6 +188,22 @@ if not all(0 < _port < 65536 for _port in OUTBOUND_ALLOW_PORTS):
     raise ImproperlyConfigured("OUTBOUND_ALLOW_PORTS: a port is a number from 1 to 65535.")
 if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
     raise ImproperlyConfigured(f"OUTBOUND_CA_FILE: there is no file {OUTBOUND_CA_FILE}.")
+
+# --- tools: the operator's definitions, defaults and bounds ----------------------------------------------------------
+LLM_TOOLS_FILE = read("LLM_TOOLS_FILE", "str", default="")
+LLM_TOOLS_ENABLED = read("LLM_TOOLS_ENABLED", "bool", default=bool(LLM_TOOLS_FILE))
+LLM_TOOL_MAX_ITERATIONS = read("LLM_TOOL_MAX_ITERATIONS", "int", default=4)
+LLM_TOOL_TIMEOUT_SECS = read("LLM_TOOL_TIMEOUT_SECS", "float", default=15.0)
+LLM_TOOL_RESULT_MAX_CHARS = read("LLM_TOOL_RESULT_MAX_CHARS", "int", default=2000)
+LLM_TOOL_MAX_ITERATIONS_BOUND = read("LLM_TOOL_MAX_ITERATIONS_BOUND", "int", default=32)
+LLM_TOOL_TIMEOUT_SECS_BOUND = read("LLM_TOOL_TIMEOUT_SECS_BOUND", "float", default=120.0)
+LLM_TOOL_RESULT_MAX_CHARS_BOUND = read("LLM_TOOL_RESULT_MAX_CHARS_BOUND", "int", default=100_000)
+for _name in ("LLM_TOOL_MAX_ITERATIONS", "LLM_TOOL_TIMEOUT_SECS", "LLM_TOOL_RESULT_MAX_CHARS"):
+    if not 0 < globals()[_name] <= globals()[f"{_name}_BOUND"]:
+        raise ImproperlyConfigured(f"{_name}: must be more than 0 and no more than {_name}_BOUND.")
+SCRIPT_TOOLS_DIR = read("SCRIPT_TOOLS_DIR", "str", default="")
+if SCRIPT_TOOLS_DIR and not Path(SCRIPT_TOOLS_DIR).is_dir():
+    raise ImproperlyConfigured(f"SCRIPT_TOOLS_DIR: there is no folder {SCRIPT_TOOLS_DIR}.")
 
 # --- people ----------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, ProgrammingError, connections
 
+from tenants.active import file_definitions
 from tenants.roles import refuse_unsafe_runtime_role
 from tenants.secrets import stored_kids
 
@@ -16,6 +17,7 @@ def refuse_unsafe_start() -> None:
     """Called once by each web process and worker. Raises ImproperlyConfigured, naming the variable."""
     refuse_unsafe_runtime_role()
     refuse_missing_keys()
+    file_definitions()  # a bad LLM_TOOLS_FILE
 
 
 def refuse_missing_keys() -> None:

@@ -61,12 +61,16 @@ def serve(root: Path, state: State, household: Household, host: str, wanted_port
     env |= database(site, household)
     env |= broker(site, household)
     model_url = stand_in_model(site, household)
-    told = site.manage(household, "demo_model", f"--base-url={model_url}")
+    steps = [
+        site.manage(household, "demo_model", f"--base-url={model_url}"),
+        site.manage(household, "new_deployment"),
+    ]
     if static:
         static.output()
     start_services(site, household, host, port)
     link = site.manage(household, "signin_link")
-    told.output()
+    for step in steps:
+        step.output()
     health = f"http://{'127.0.0.1' if host in ANY_ADDRESS else bracketed(host)}:{port}/healthz"
     household.wait_for(lambda: answers(health), WEB_PATIENCE_S, f"{health} did not answer")
     announce(site, f"http://{bracketed(names_of(host)[-1])}:{port}", link)

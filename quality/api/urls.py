@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, endpoints, exports, health, ingest, turns
+from quality.api import calls, docs, endpoints, exports, health, ingest, tools, turns
 
 ADMIN = "api/admin/quality/"
 
@@ -22,6 +22,12 @@ urlpatterns = [
     path("api/turns/<int:pk>/events", turns.TurnEventsView.as_view(), name="api-turn-events"),
     path("api/turns/<int:pk>/tool-results", turns.TurnResultsView.as_view(), name="api-turn-tool-results"),
     path("api/turns/<int:pk>/cancel", turns.TurnCancelView.as_view(), name="api-turn-cancel"),
+    path("api/tools", tools.ActiveToolsView.as_view(), name="api-active-tools"),
+    path("api/admin/tools", tools.ToolsView.as_view(), name="api-tools"),
+    path("api/admin/tools/booking", tools.BookingView.as_view(), name="api-booking"),
+    path("api/admin/tools/definitions", tools.KeptToolsView.as_view(), name="api-kept-tools"),
+    path("api/admin/secrets", tools.SecretsView.as_view(), name="api-secrets"),
+    path("api/admin/secrets/<int:pk>", tools.SecretView.as_view(), name="api-secret"),
     path("api/admin/models", endpoints.ModelsView.as_view(), name="api-models"),
     path("api/admin/models/<int:pk>", endpoints.ModelView.as_view(), name="api-model"),
     path("api/admin/models/<int:pk>/test", endpoints.ModelTestView.as_view(), name="api-model-test"),

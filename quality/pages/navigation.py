@@ -37,6 +37,7 @@ GROUPS: list[list[Place]] = [
         Place("export", "Export", "g e", Role.ADMIN),
     ],
     [
+        Place("tool-list", "Tools", "g t"),
         Place("model-list", "Models", "g l"),
         Place("secret-list", "Secrets", "g v", Role.ADMIN),
         Place("member-list", "Members", "g m"),

@@ -12,7 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.pages.access import TenantRequest, tenant_view
-from tenants import secrets
+from tenants import secrets, tools
 from tenants.envelope import NoKeys
 from tenants.models import Purpose, Role, Secret, SecretUse
 
@@ -62,7 +62,7 @@ def secret_set(request: TenantRequest) -> HttpResponse:
         return _page(request, form)
     name = form.cleaned_data["name"]
     try:
-        secrets.set_secret(name=name, value=form.cleaned_data["value"], actor=request.user)
+        tools.set_tool_secret(name=name, value=form.cleaned_data["value"], actor=request.user)
     except ValidationError as error:
         form.add_error(None, error)
         return _page(request, form)

@@ -8,10 +8,13 @@ from tenants.models.secret import Purpose, Secret, SecretUse
 from tenants.models.settings import TenantSettings
 from tenants.models.tenant import Tenant
 from tenants.models.token import ApiToken, Scope
+from tenants.models.tool import HttpToolRow, HttpToolVersion, ToolSwitch
 
 __all__ = [
     "ApiToken",
     "AuditEvent",
+    "HttpToolRow",
+    "HttpToolVersion",
     "Invitation",
     "Membership",
     "ModelEndpoint",
@@ -25,5 +28,6 @@ __all__ = [
     "TenantModel",
     "TenantQuerySet",
     "TenantSettings",
+    "ToolSwitch",
     "User",
 ]

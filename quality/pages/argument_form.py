@@ -1,0 +1,106 @@
+"""A form made from a tool's JSON Schema, to try the tool by hand."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from engine.strict_json import JsonError, read_json
+from quality.review.arguments import type_name
+
+MAX_FIELDS = 50
+
+
+def argument_form(parameters: Mapping[str, Any], data: Mapping[str, str] | None = None) -> "ArgumentForm":
+    return ArgumentForm(parameters, data)
+
+
+class ArgumentForm(forms.Form):
+    """One field for each argument that the schema lists; what has no plain field of its own is written as JSON.
+
+    `arguments()` gives those that were filled in. What the schema makes of them is for the tool to say.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any], data: Mapping[str, str] | None = None) -> None:
+        super().__init__(data)
+        properties = parameters.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        required = parameters.get("required")
+        required = required if isinstance(required, list) else []
+        self._names: dict[str, str] = {}
+        for number, (name, schema) in enumerate(list(properties.items())[:MAX_FIELDS]):
+            field = f"argument-{number}"  # names of arguments may hold anything
+            self._names[field] = name
+            self.fields[field] = _field(name, schema if isinstance(schema, Mapping) else {}, name in required)
+        self.fields["more"] = forms.CharField(
+            label="Other arguments",
+            required=False,
+            help_text="A JSON object.",
+            widget=forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false", "placeholder": "{}"}),
+        )
+
+    def clean_more(self) -> dict[str, Any]:
+        value = _json(self.cleaned_data["more"].strip() or "{}")
+        if not isinstance(value, dict):
+            raise ValidationError("A JSON object is needed.")
+        return value
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        for field in self._names:
+            if isinstance(self.fields[field], JsonField) and cleaned.get(field):
+                try:
+                    cleaned[field] = _json(cleaned[field])
+                except ValidationError as error:
+                    self.add_error(field, error)
+        return cleaned
+
+    def arguments(self) -> dict[str, Any]:
+        given = {
+            name: self.cleaned_data[field]
+            for field, name in self._names.items()
+            if self.data.get(field, "") not in ("", None)
+        }
+        return self.cleaned_data["more"] | given
+
+
+class JsonField(forms.CharField):
+    """Text that is read as JSON."""
+
+
+class ChoiceOfJson(forms.TypedChoiceField):
+    """One of a schema's values, each spelled as JSON."""
+
+
+def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> forms.Field:
+    told: dict[str, Any] = {
+        "label": name,
+        "required": is_required,
+        "help_text": " · ".join(filter(None, (type_name(schema), str(schema.get("description") or "")))),
+    }
+    if isinstance(schema.get("enum"), list):
+        options = [(json.dumps(value), str(value)) for value in schema["enum"][:200]]
+        return ChoiceOfJson(choices=[("", "–"), *options], coerce=json.loads, empty_value=None, **told)
+    match schema.get("type"):
+        case "string":
+            long = (schema.get("maxLength") or 0) > 200
+            return forms.CharField(strip=False, widget=forms.Textarea(attrs={"rows": 3}) if long else None, **told)
+        case "integer":
+            return forms.IntegerField(**told)
+        case "number":
+            return forms.FloatField(**told)
+        case "boolean":
+            return ChoiceOfJson(
+                choices=[("", "–"), ("true", "true"), ("false", "false")], coerce=json.loads, empty_value=None, **told
+            )
+    attrs = {"rows": 2, "class": "mono", "spellcheck": "false"}
+    return JsonField(widget=forms.Textarea(attrs=attrs), **told)
+
+
+def _json(text: str) -> Any:
+    try:
+        return read_json(text)
+    except JsonError as error:
+        raise ValidationError(f"This is not JSON: {error}.") from error
