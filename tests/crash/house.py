@@ -19,13 +19,18 @@ ENDED = {TurnState.DONE, TurnState.FAILED, TurnState.CANCELLED}
 
 
 class WorkerProcess:
-    """One Celery worker of the queue `turns`. `crash_at` is a step of `quality.turns.faults`, perhaps with `stop:`."""
+    """One Celery worker, of the queue `turns` unless others are named, or a beat. `crash_at` is a step of
+    `quality.turns.faults`, perhaps with `stop:`."""
 
-    def __init__(self, folder: Path, *, crash_at: str = "", **variables: str) -> None:
-        self.log = folder / f"worker-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "-Q", "turns"]
-        command += ["--pool=threads", "--concurrency=2", "--loglevel=INFO"]
-        command += ["--without-mingle", "--without-gossip", "--without-heartbeat"]
+    def __init__(
+        self, folder: Path, *, crash_at: str = "", queues: str = "turns", is_beat: bool = False, **variables: str
+    ) -> None:
+        self.log = folder / f"process-{time.monotonic_ns()}.log"
+        celery = [sys.executable, "-m", "celery", "-A", "quality.celery:app"]
+        worker = ["worker", "-Q", queues, "--pool=threads", "--concurrency=2", "--loglevel=INFO"]
+        worker += ["--without-mingle", "--without-gossip", "--without-heartbeat"]
+        beat = ["beat", "--loglevel=INFO", f"--schedule={self.log}.schedule"]
+        command = [*celery, *(beat if is_beat else worker)]
         environment = {
             **os.environ,
             "TURN_SETUP": "tests.turns.setups.from_variables",
@@ -38,6 +43,14 @@ class WorkerProcess:
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def is_ready(self, within_s: float = START_S) -> "WorkerProcess":
+        deadline = time.monotonic() + within_s
+        while b" ready." not in self.log.read_bytes():
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            assert time.monotonic() < deadline, self.log.read_text()[-2000:]
+            time.sleep(0.05)
+        return self
 
     def dies(self, within_s: float = START_S) -> None:
         """Waits until it was killed at its step."""

@@ -13,6 +13,10 @@ from typing import Any
 from engine.providers.scripted import ScriptedServer
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # many turns call at once
+
+
 class ToolServer:
     """`asked` holds method, path, idempotency key and body of each request. `hold` makes it answer only once set."""
 
@@ -43,7 +47,7 @@ class ToolServer:
                 with contextlib.suppress(ConnectionError):  # a worker was killed in the middle
                     super().handle()
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
