@@ -5,7 +5,8 @@ record too: reviewers label the call that is missing in it. Fields named `args`,
 `tools` are JSON text, spelled as it was received.
 
 Both merge: a later import may bring a call's result, or more of a turn. `merge_turns` and `merge_calls` give the same
-value for any order and repetition of their inputs, so importing is idempotent and needs no order.
+value for any order and repetition of their inputs, so importing is idempotent and needs no order. Nothing that is
+known is ever lost to a record that does not tell it.
 """
 
 import hashlib
@@ -66,36 +67,29 @@ class CallRecord(msgspec.Struct, frozen=True):
     def has_outcome(self) -> bool:
         return self.result is not None or self.is_error is not None
 
-    @property
-    def asked(self) -> tuple[Any, ...]:
-        """What the model asked for, and where: an outcome may be added to it, it never changes."""
-        return (self.tool_name, self.tool_call_id, self.args, self.conversation, self.message, self.cycle, self.index)
-
     def digest(self) -> bytes:
-        """SHA-256 of the content. The tools offered are the turn's to tell."""
-        return _digest(_call_content(self))
+        """SHA-256 of the content."""
+        return _digest((toolset_sha256(self.tools) if self.tools else None, *_call_content(self)))
 
 
-_CALL_CONTENT = (
+_PLACE = ("cycle", "index")  # 0 where the source does not tell
+_OUTCOME = ("result", "is_error", "error")
+_CALL_VALUES = (
     "tool_name",
     "tool_call_id",
     "args",
     "conversation",
     "message",
-    "cycle",
-    "index",
-    "result",
-    "is_error",
-    "error",
+    *_PLACE,
+    *_OUTCOME,
     "contact",
     "started_at",
     "duration_ms",
     "model",
     "provider",
     "prompt_version",
-    "warnings",
 )
-_call_content = attrgetter(*_CALL_CONTENT)
+_call_content = attrgetter(*_CALL_VALUES, "warnings")
 
 
 class TurnRecord(msgspec.Struct, frozen=True):
@@ -155,13 +149,58 @@ def _digest(parts: tuple[Any, ...]) -> bytes:
 
 
 def merge_calls(one: CallRecord, other: CallRecord) -> CallRecord:
-    """The record with the outcome, if the other one has none; raises Conflict if they tell different stories."""
-    if one.digest() == other.digest():
+    """What both tell, `one` itself if the other adds nothing: a known value stands where the other has none; raises
+    Conflict if both are known and differ. Of two toolsets it is that with the greater hash, as in turns."""
+    if one == other:
         return one
-    if one.asked == other.asked and one.has_outcome != other.has_outcome:
-        return one if one.has_outcome else other
-    field = next(name for name in _CALL_CONTENT if getattr(one, name) != getattr(other, name))
-    raise Conflict(field, f"The call {one.external_id} was stored before with another {field}.")
+    values: dict[str, Any] = {}
+    for name in _CALL_VALUES:
+        known, told = getattr(one, name), getattr(other, name)
+        if known == told or _is_unknown(name, told):
+            continue
+        if not _is_unknown(name, known):
+            raise Conflict(name, f"The call {one.external_id} was stored before with another {name}.")
+        values[name] = told
+    return _with(one, values, {*one.warnings, *other.warnings}, _toolset(one.tools, other.tools))
+
+
+def correct_call(stored: CallRecord, sent: CallRecord) -> CallRecord:
+    """The stored call with all that was sent in its place: a sent outcome replaces the whole outcome, a value that was
+    not sent stays. Raises Conflict for the place, on which labels hang."""
+    for name in _PLACE:
+        if getattr(sent, name) and getattr(stored, name) != getattr(sent, name):
+            raise Conflict(name, f"The call {stored.external_id} has another {name}. A place cannot be corrected.")
+    replaced = [
+        name
+        for name in _CALL_VALUES
+        if (sent.has_outcome if name in _OUTCOME else not _is_unknown(name, getattr(sent, name)))
+    ]
+    outdated = {
+        warning
+        for warning in stored.warnings
+        if (sent.args is not None and warning.startswith("args_"))
+        or (sent.has_outcome and warning == "error_text_suspected")
+    }
+    return _with(
+        stored,
+        {name: getattr(sent, name) for name in replaced},
+        {*stored.warnings, *sent.warnings} - (outdated - set(sent.warnings)),
+        sent.tools or stored.tools,
+    )
+
+
+def _with(call: CallRecord, values: dict[str, Any], warnings: set[str], tools: str | None) -> CallRecord:
+    """The call with these values and without warnings of what is known by now; itself if nothing changes."""
+    if values.get("args", call.args) is not None:
+        warnings.discard("args_missing")
+    if values.get("result", call.result) is not None:
+        warnings.discard("no_result")
+    changed = msgspec.structs.replace(call, **values, warnings=tuple(sorted(warnings)), tools=tools)
+    return call if changed == call else changed
+
+
+def _is_unknown(name: str, value: Any) -> bool:
+    return value is None or (value == 0 and name in _PLACE)
 
 
 def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
@@ -175,10 +214,26 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
     known = [started for started in (one.started_at, other.started_at) if started is not None]
     sums: dict[str, Any] = {name: _greater(getattr(one, name), getattr(other, name)) for name in _TURN_NAMES}
     sums |= {name: _longer(getattr(one, name), getattr(other, name)) for name in _TURN_TEXTS}
-    sums["tools"] = max((text for text in (one.tools, other.tools) if text), key=toolset_sha256, default=None)
+    sums["tools"] = _toolset(one.tools, other.tools)
     sums["started_at"] = min(known, default=None)
     sums["warnings"] = tuple(sorted({*one.warnings, *other.warnings}))
     return msgspec.structs.replace(one, calls=(), **sums)
+
+
+def correct_turn(turn: TurnRecord, stored: CallRecord, corrected: CallRecord) -> TurnRecord:
+    """The turn, once one of its calls was corrected: what it had from that call follows."""
+    names = ("conversation", "contact", "model", "provider", "prompt_version")
+    followed = {
+        name: getattr(corrected, name)
+        for name in names
+        if getattr(corrected, name) is not None and getattr(turn, name) == getattr(stored, name)
+    }
+    return msgspec.structs.replace(turn, **followed)
+
+
+def anonymous_turn_id(source: str, call_id: str) -> str:
+    """Identity of the turn of a call that was sent without one: it holds this call alone, until its turn is told."""
+    return fingerprint("turn", source, call_id)
 
 
 @lru_cache(maxsize=128)
@@ -186,6 +241,10 @@ def toolset_sha256(tools: str) -> str:
     """Address of the tools offered: the same for any spelling of the same JSON."""
     canonical = json.dumps(json.loads(tools), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _toolset(one: str | None, other: str | None) -> str | None:
+    return max((text for text in (one, other) if text), key=toolset_sha256, default=None)
 
 
 def _greater(one: Any, other: Any) -> Any:

@@ -1,14 +1,15 @@
 """Records into rows: idempotent, in any order, each item as a whole or not at all.
 
-Identity is (tenant, source, external id). The same content again is *unchanged*; a call whose result was missing is
-completed by a record that has it; a turn grows; any other content is refused with the code `conflict`. Toolsets are
-kept once, by content.
+Identity is (tenant, source, external id). The same content again is *unchanged*; a record that tells more completes a
+stored call, in either order; a turn grows; any other content is refused with the code `conflict`, unless the sender
+corrects. Toolsets are kept once, by content.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 from django.utils import timezone
 
 from quality.ingest import tables
@@ -20,12 +21,17 @@ from quality.ingest.records import (
     Conflict,
     RecordError,
     TurnRecord,
+    anonymous_turn_id,
+    correct_call,
+    correct_turn,
     merge_calls,
     merge_turns,
+    to_neutral,
     toolset_sha256,
 )
 from quality.ingest.tables import Key, Raced, Row, StoredCall, StoredTurn
-from tenants.models import Tenant
+from tenants import audit
+from tenants.models import ApiToken, Tenant, User
 from tenants.scope import tenant_scope
 
 MAX_BATCH_ITEMS = 1000
@@ -43,15 +49,30 @@ class BatchReport:
     rejected: list[ItemError] = field(default_factory=list)
     num_turns: int = 0
     num_calls: int = 0
+    num_replaced: int = 0
 
 
-def store(batch: Sequence[Parsed], *, tenant: Tenant | int, import_id: int | None = None) -> BatchReport:
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """The sender wants stored calls replaced where the sent ones differ; each is audited in this name."""
+
+    actor: User | None = None
+    token: ApiToken | None = None
+
+
+def store(
+    batch: Sequence[Parsed],
+    *,
+    tenant: Tenant | int,
+    import_id: int | None = None,
+    correction: Correction | None = None,
+) -> BatchReport:
     """Store one batch in one transaction. Opens the tenant's scope."""
     for attempt in range(_ATTEMPTS):
         try:
             with tenant_scope(tenant):
                 tables.begin_batch(len(batch))
-                plan = _Plan(batch)
+                plan = _Plan(batch, correction)
                 plan.write(import_id)
                 return plan.report
         except Raced:
@@ -96,20 +117,34 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of the batch that is new, or that completes the stored one."""
+    """What a call of the batch shall be, and what is stored of it."""
 
     record: CallRecord
     turn: Key
     stored: StoredCall | None
+    corrected: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What one item plans: taken over as a whole, or not at all."""
+
+    turns: dict[Key, _Turn] = field(default_factory=dict)
+    calls: dict[Key, _Call] = field(default_factory=dict)
+    places: dict[Key, set[tuple[int, int]]] = field(default_factory=dict)
+    left: set[Key] = field(default_factory=set)
+    changed: bool = False
 
 
 class _Plan:
     """Decides item by item, on what is stored and on the items before; then writes it all."""
 
-    def __init__(self, batch: Sequence[Parsed]) -> None:
+    def __init__(self, batch: Sequence[Parsed], correction: Correction | None) -> None:
         self.report = BatchReport()
+        self._correction = correction
         self._turns: dict[Key, _Turn] = {}
         self._calls: dict[Key, _Call] = {}
+        self._left: set[Key] = set()
         self._look_up(batch)
         for item in batch:
             try:
@@ -123,75 +158,127 @@ class _Plan:
     def _look_up(self, batch: Sequence[Parsed]) -> None:
         """Read what is stored of the batch's turns and calls; their content only where it differs."""
         turns = [(_key(turn), turn) for item in batch for turn in item.turns]
-        calls = [(_key(call), call) for _, turn in turns for call in turn.calls]
-        self._stored_turns = tables.find_turns({key for key, _ in turns})
-        self._stored_calls = tables.find_calls({key for key, _ in calls})
-        self._contents = tables.load_turns(_differing(turns, self._stored_turns))
-        self._asked = tables.load_asked(_differing(calls, self._stored_calls))
-        growing = {
-            self._stored_turns[key].id: key
-            for key, turn in turns
-            if key in self._stored_turns and any(_key(call) not in self._stored_calls for call in turn.calls)
+        calls = [(_key(call), call, turn) for turn, record in turns for call in record.calls]
+        self._stored_calls = tables.find_calls({key for key, _, _ in calls})
+        moving = {
+            key: (stored, turn)
+            for key, _, turn in calls
+            if (stored := self._stored_calls.get(key)) and stored.turn != turn
         }
-        places = tables.find_places(growing)
-        self._places = {key: places[turn_id] for turn_id, key in growing.items()}
+        homes = {stored.turn for stored, _ in moving.values()}
+        self._stored_turns = tables.find_turns({key for key, _ in turns} | homes)
+        self._contents = tables.load_turns(
+            _differing(turns, self._stored_turns) | homes | {turn for _, turn in moving.values()}
+        )
+        differing = _differing([(key, call) for key, call, _ in calls], self._stored_calls) | moving.keys()
+        self._call_contents = tables.load_calls(differing)
+        self._labelled = tables.find_labelled({self._stored_calls[key].turn_id for key in differing})
+        filling = {turn for key, _, turn in calls if key not in self._stored_calls or key in differing} | homes
+        ids = {self._stored_turns[key].id: key for key in filling if key in self._stored_turns}
+        places = tables.find_places(ids)
+        self._places = {key: places[turn_id] for turn_id, key in ids.items()}
 
     def _take(self, item: Parsed) -> bool:
-        """Plan one item; True if it changes anything. Raises Conflict, and then nothing of the item was planned."""
-        turns: dict[Key, _Turn] = {}
-        calls: dict[Key, _Call] = {}
-        places: dict[Key, set[tuple[int, int]]] = {}
-        changed = False
+        """Plan one item; True if it changes anything. Raises RecordError, and then nothing of the item was planned."""
+        draft = _Draft()
         for record in item.turns:
-            key = _key(record)
-            before = turns.get(key) or self._turns.get(key)
-            turns[key] = turn = self._turn(key, record, before)
-            changed = changed or (turn.changed and turn is not before)
-            for call in record.calls:
-                call_key = _key(call)
-                planned = self._call(call_key, key, call, calls.get(call_key) or self._calls.get(call_key))
-                if planned is None:
-                    continue
-                changed = True
-                if planned.stored is None and call_key not in calls and call_key not in self._calls:
-                    self._claim_place(key, call, places.setdefault(key, set()))
-                calls[call_key] = planned
-        self._turns |= turns
-        self._calls |= calls
-        for key, claimed in places.items():
+            self._add(draft, self._at_home(draft, record))
+        self._left |= draft.left
+        self._turns |= draft.turns
+        for key in draft.left:
+            self._turns.pop(key, None)
+        self._calls |= draft.calls
+        for key, claimed in draft.places.items():
             self._places.setdefault(key, set()).update(claimed)
-        return changed
+        return draft.changed
+
+    def _add(self, draft: _Draft, record: TurnRecord) -> None:
+        key = _key(record)
+        before = draft.turns.get(key) or self._turns.get(key)
+        draft.turns[key] = turn = self._turn(key, record, before)
+        draft.changed = draft.changed or (turn.changed and turn is not before)
+        for call in record.calls:
+            known = self._known(draft, call)
+            planned = _Call(call, key, None) if known is None else self._call(key, known, call)
+            if planned is known:
+                continue
+            draft.changed = True
+            if known is not None and known.turn != key:
+                self._move(draft, known, key)
+            if known is None or known.turn != key or _place(known.record) != _place(planned.record):
+                self._claim_place(key, planned.record, draft.places.setdefault(key, set()))
+            if known is not None and planned.corrected:
+                turn = draft.turns[key]
+                corrected = correct_turn(turn.record, known.record, planned.record)
+                draft.turns[key] = _Turn(corrected, turn.stored, turn.changed or corrected != turn.record)
+            draft.calls[_key(call)] = planned
+
+    def _known(self, draft: _Draft, call: CallRecord) -> _Call | None:
+        """The call as planned so far, else as stored."""
+        key = _key(call)
+        planned = draft.calls.get(key) or self._calls.get(key)
+        stored = self._stored_calls.get(key)
+        if planned is not None or stored is None:
+            return planned
+        return _Call(self._call_contents.get(key, call), stored.turn, stored)
+
+    def _at_home(self, draft: _Draft, record: TurnRecord) -> TurnRecord:
+        """A record that tells no turn belongs to the one that its call has."""
+        for call in record.calls:
+            if record.external_id == anonymous_turn_id(call.source, call.external_id):
+                known = self._known(draft, call)
+                if known is not None:
+                    return msgspec.structs.replace(record, external_id=known.turn[1])
+        return record
 
     def _turn(self, key: Key, record: TurnRecord, before: _Turn | None) -> _Turn:
         """What the turn shall be once this record is in; `before` itself if that changes nothing."""
-        if before is not None:
+        if before is None:
+            stored = self._stored_turns.get(key)
+            if stored is None:
+                return _Turn(record, None, True)
+            before = _Turn(self._contents.get(key, record), stored, False)
+        try:
             merged = merge_turns(before.record, record)
-            return before if merged.content == before.record.content else _Turn(merged, before.stored, True)
-        stored = self._stored_turns.get(key)
-        if stored is None:
-            return _Turn(record, None, True)
-        if key not in self._contents:
-            return _Turn(record, stored, False)
-        merged = merge_turns(self._contents[key], record)
-        return _Turn(merged, stored, merged.digest() != stored.digest)
+        except Conflict:
+            if self._correction is None or before.stored is None:
+                raise
+            merged = merge_turns(msgspec.structs.replace(before.record, messages=record.messages), record)
+        return before if merged.digest() == before.record.digest() else _Turn(merged, before.stored, True)
 
-    def _call(self, key: Key, turn: Key, record: CallRecord, before: _Call | None) -> _Call | None:
-        """What to write of the call; None if it is there already. Raises Conflict."""
-        if before is not None:
-            merged = merge_calls(before.record, record)
-            return None if merged is before.record else _Call(merged, before.turn, before.stored)
-        stored = self._stored_calls.get(key)
-        if stored is None:
-            return _Call(record, turn, None)
-        if stored.digest == record.digest():
-            return None
-        if self._asked[key] != record.asked or stored.has_outcome == record.has_outcome:
-            raise Conflict("external_id", f"The call {record.external_id} is stored with another content.")
-        return _Call(record, turn, stored) if record.has_outcome else None
+    def _call(self, turn: Key, known: _Call, record: CallRecord) -> _Call:
+        """What the call shall be once this record is in; `known` itself if that changes nothing. Raises Conflict."""
+        corrected = known.corrected
+        try:
+            merged = merge_calls(known.record, record)
+        except Conflict:
+            if self._correction is None or known.stored is None:
+                raise
+            merged, corrected = correct_call(known.record, record), True
+        if merged is known.record and turn == known.turn:
+            return known
+        if merged.cycle != known.record.cycle and known.stored and known.stored.turn_id in self._labelled:
+            raise Conflict("cycle", f"The call {record.external_id} has labels at cycle {known.record.cycle}.")
+        return _Call(merged, turn, known.stored, corrected)
+
+    def _move(self, draft: _Draft, call: _Call, target: Key) -> None:
+        """Take a call whose turn was not told before into its turn, with what was told of the turn. Raises Conflict."""
+        left, name = call.turn, call.record.external_id
+        if left[1] != anonymous_turn_id(call.record.source, name):
+            raise Conflict("turn", f"The call {name} was stored before in another turn.")
+        old = draft.turns.get(left) or self._turns.get(left)
+        if old is None:
+            old = _Turn(self._contents[left], self._stored_turns[left], False)
+        new = draft.turns[target]
+        told = msgspec.structs.replace(old.record, external_id=target[1])
+        if new.stored is not None and old.stored is not None and old.stored.id in self._labelled:
+            raise Conflict("turn", f"The call {name} has labels in the turn that it was stored in.")
+        draft.turns[target] = _Turn(merge_turns(new.record, told), new.stored or old.stored, True)
+        draft.left.add(left)
 
     def _claim_place(self, turn: Key, call: CallRecord, claimed: set[tuple[int, int]]) -> None:
         """A place in a turn holds one call."""
-        place = (call.cycle, call.index)
+        place = _place(call)
         taken = self._places.get(turn, ())
         if place in claimed or place in taken:
             raise Conflict("index", f"The turn has another call at cycle {call.cycle}, index {call.index}.")
@@ -210,7 +297,12 @@ class _Plan:
         def toolset_id(tools: str | None) -> int | None:
             return toolsets[toolset_sha256(tools)] if tools else None
 
-        added = Counter(call.turn for call in self._calls.values() if call.stored is None)
+        stored_ids = {key: turn.stored.id for key, turn in self._turns.items() if turn.stored}
+        added = Counter(
+            call.turn
+            for call in self._calls.values()
+            if call.stored is None or call.stored.turn_id != stored_ids.get(call.turn)
+        )
         new_turns, grown_turns = list[Row](), list[Row]()
         for key, turn in self._turns.items():
             if turn.changed:
@@ -219,21 +311,50 @@ class _Plan:
                     grown_turns.append({"id": turn.stored.id, **row})
                 else:
                     new_turns.append(row)
-        stored_ids = {key: turn.stored.id for key, turn in self._turns.items() if turn.stored}
         ids = tables.insert_turns(new_turns) | stored_ids
 
-        new_calls, completed_calls = list[Row](), list[Row]()
+        new_calls, moved_calls, changed_calls = list[Row](), list[Row](), list[Row]()
         for call in self._calls.values():
             record, owner = call.record, self._turns[call.turn].record
             row = tables.call_row(record, owner, ids[call.turn], toolset_id(record.tools), now)
             if call.stored:
-                completed_calls.append({"id": call.stored.id, **row})
+                moved = call.stored.turn_id != row["turn_id"]
+                (moved_calls if moved else changed_calls).append({"id": call.stored.id, **row})
             else:
                 new_calls.append(row)
+        for rows in (changed_calls, moved_calls):  # one after the other: a call may leave a place that another takes
+            tables.update_calls(rows)
         tables.insert_calls(new_calls)
-        tables.complete_calls(completed_calls)
         tables.update_turns(grown_turns, {stored_ids[key]: n for key, n in added.items() if key in stored_ids})
+        left = {stored.id for key in self._left if (stored := self._stored_turns.get(key))}
+        tables.remove_left(left - set(stored_ids.values()))
+        self._audit()
         self.report.num_turns, self.report.num_calls = len(new_turns), len(new_calls)
+
+    def _audit(self) -> None:
+        """The old version of a corrected call is gone; its hash and the names of what differed stay."""
+        for key, call in self._calls.items():
+            if call.corrected and call.stored and self._correction:
+                before, after = to_neutral(self._call_contents[key]), to_neutral(call.record)
+                audit.record(
+                    "evidence.replaced",
+                    object_type="tool_call",
+                    object_id=call.stored.id,
+                    actor=self._correction.actor,
+                    token=self._correction.token,
+                    before=before,
+                    after=after,
+                    detail={
+                        "source": call.record.source,
+                        "external_id": call.record.external_id,
+                        "fields": sorted(name for name in before if before[name] != after[name]),
+                    },
+                )
+                self.report.num_replaced += 1
+
+
+def _place(call: CallRecord) -> tuple[int, int]:
+    return call.cycle, call.index
 
 
 def _key(record: TurnRecord | CallRecord) -> Key:

@@ -23,7 +23,7 @@ type Row = dict[str, Any]
 _LOCK = 1_768_843_621  # of ingest, beside the tenant's id
 
 _LARGE_BATCH = 100
-_IDENTITY = frozenset({"id", "turn_id", "source", "external_id", "num_calls", "import_job_id", "created_at"})
+_KEPT = frozenset({"id", "source", "num_calls", "import_job_id", "created_at"})
 _TIMES = frozenset({"started_at", "time_recorded"})
 
 
@@ -35,7 +35,8 @@ class StoredTurn(NamedTuple):
 class StoredCall(NamedTuple):
     id: int
     digest: bytes
-    has_outcome: bool
+    turn_id: int
+    turn: Key
 
 
 class Raced(Exception):
@@ -77,11 +78,24 @@ def find_turns(keys: Collection[Key]) -> dict[Key, StoredTurn]:
 
 def find_calls(keys: Collection[Key]) -> dict[Key, StoredCall]:
     rows = _select(
-        "SELECT source, external_id, id, content_sha256, result IS NOT NULL OR is_error IS NOT NULL "
-        "FROM agent_tool_calls WHERE tenant_id = %s AND source = %s AND external_id = ANY(%s)",
+        "SELECT c.source, c.external_id, c.id, c.content_sha256, c.turn_id, t.source, t.external_id "
+        "FROM agent_tool_calls c JOIN agent_turns t ON t.tenant_id = c.tenant_id AND t.id = c.turn_id "
+        "WHERE c.tenant_id = %s AND c.source = %s AND c.external_id = ANY(%s)",
         keys,
     )
-    return {(row[0], row[1]): StoredCall(row[2], bytes(row[3]), row[4]) for row in rows}
+    return {(row[0], row[1]): StoredCall(row[2], bytes(row[3]), row[4], (row[5], row[6])) for row in rows}
+
+
+def find_labelled(turn_ids: Collection[int]) -> set[int]:
+    """Those of the turns on which, or on whose calls, reviewers have said anything."""
+    if not turn_ids:
+        return set()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT turn_id FROM agent_tool_call_feedback_events WHERE tenant_id = %s AND turn_id = ANY(%s)",
+            [current_tenant_id(), list(turn_ids)],
+        )
+        return {turn_id for (turn_id,) in cursor.fetchall()}
 
 
 def find_places(turn_ids: Collection[int]) -> dict[int, set[tuple[int, int]]]:
@@ -133,14 +147,41 @@ def load_turns(keys: Collection[Key]) -> dict[Key, TurnRecord]:
     }
 
 
-def load_asked(keys: Collection[Key]) -> dict[Key, tuple[Any, ...]]:
-    """`CallRecord.asked` of stored calls."""
+def load_calls(keys: Collection[Key]) -> dict[Key, CallRecord]:
+    """Stored calls as records."""
     rows = _select(
-        "SELECT source, external_id, tool_name, tool_call_id, args, conversation_id, message_id, cycle, index "
-        "FROM agent_tool_calls WHERE tenant_id = %s AND source = %s AND external_id = ANY(%s)",
+        "SELECT c.source, c.external_id, c.tool_name, c.cycle, c.index, c.tool_call_id, c.args, c.result, c.is_error, "
+        "c.error, c.conversation_id, c.contact_id, c.message_id, CASE WHEN c.time_recorded THEN c.started_at END, "
+        "c.duration_ms, c.model, c.provider, c.prompt_version, s.tools, c.warnings "
+        "FROM agent_tool_calls c LEFT JOIN agent_toolsets s ON s.tenant_id = c.tenant_id AND s.id = c.toolset_id "
+        "WHERE c.tenant_id = %s AND c.source = %s AND c.external_id = ANY(%s)",
         keys,
     )
-    return {(row[0], row[1]): (*row[2:5], row[5] or None, row[6] or None, *row[7:]) for row in rows}
+    return {
+        (row[0], row[1]): CallRecord(
+            source=row[0],
+            external_id=row[1],
+            tool_name=row[2],
+            cycle=row[3],
+            index=row[4],
+            tool_call_id=row[5],
+            args=row[6],
+            result=row[7],
+            is_error=row[8],
+            error=row[9],
+            conversation=row[10] or None,
+            contact=row[11] or None,
+            message=row[12] or None,
+            started_at=evidence.utc(row[13]) if row[13] else None,
+            duration_ms=row[14],
+            model=row[15] or None,
+            provider=row[16] or None,
+            prompt_version=row[17] or None,
+            tools=row[18],
+            warnings=tuple(row[19]),
+        )
+        for row in rows
+    }
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -282,11 +323,29 @@ def update_turns(rows: Sequence[Row], added_calls: dict[int, int]) -> None:
             )
 
 
-def complete_calls(rows: Sequence[Row]) -> None:
-    """Give stored calls, told by `id`, the outcome that they lacked."""
+def update_calls(rows: Sequence[Row]) -> None:
+    """Give stored calls, told by `id`, their merged content, and their turn if it was not told before. What their
+    reviews repeat follows."""
     if rows:
         with connection.cursor() as cursor:
             _update(cursor, "ingest_completed_calls", "agent_tool_calls", rows)
+            cursor.execute(
+                "UPDATE agent_tool_call_reviews r SET tool_name = c.tool_name, started_at = c.started_at "
+                "FROM agent_tool_calls c WHERE c.tenant_id = %s AND c.id = ANY(%s) "
+                "AND r.tenant_id = c.tenant_id AND r.call_id = c.id",
+                [current_tenant_id(), [row["id"] for row in rows]],
+            )
+
+
+def remove_left(turn_ids: Collection[int]) -> None:
+    """Remove turns whose only call went to the turn that was told later."""
+    if turn_ids:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "DELETE FROM agent_turns t WHERE t.tenant_id = %s AND t.id = ANY(%s) AND NOT EXISTS "
+                "(SELECT FROM agent_tool_calls c WHERE c.tenant_id = t.tenant_id AND c.turn_id = t.id)",
+                [current_tenant_id(), list(turn_ids)],
+            )
 
 
 def _copy(cursor: Any, name: str, table: str, rows: Sequence[Row]) -> str:
@@ -304,9 +363,9 @@ def _copy(cursor: Any, name: str, table: str, rows: Sequence[Row]) -> str:
 
 
 def _update(cursor: Any, name: str, table: str, rows: Sequence[Row]) -> None:
-    """Set all but identity by id. A time that was recorded stays, if the new row has none."""
+    """Set by id all but what stays with a row. A time that was recorded stays, if the new row has none."""
     _copy(cursor, name, table, rows)
-    settings = ", ".join(f"{column} = n.{column}" for column in rows[0] if column not in _IDENTITY | _TIMES)
+    settings = ", ".join(f"{column} = n.{column}" for column in rows[0] if column not in _KEPT | _TIMES)
     cursor.execute(
         f"UPDATE {table} o SET {settings}, time_recorded = n.time_recorded OR o.time_recorded, "
         "started_at = CASE WHEN n.time_recorded THEN n.started_at ELSE o.started_at END "

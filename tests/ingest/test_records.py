@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import pytest
@@ -5,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from quality.ingest.records import CallRecord, Conflict, TurnRecord, merge_calls, merge_turns, toolset_sha256
+from quality.ingest.records import (
+    CallRecord,
+    Conflict,
+    TurnRecord,
+    correct_call,
+    merge_calls,
+    merge_turns,
+    toolset_sha256,
+)
 
 NAMES = st.none() | st.sampled_from(["a", "b"])
 GROWING = ['[{"role":"user"}]', '[{"role":"user"},{"role":"assistant"}]', '[{"role": "user"},{"role":"assistant"}]']
@@ -51,11 +60,62 @@ def test_a_call_takes_the_outcome_that_it_lacked():
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"), [({"args": "[]"}, "args"), ({"result": '"lost"'}, "result"), ({"model": "m"}, "model")]
+    ("changes", "field"), [({"args": "[]"}, "args"), ({"result": '"lost"'}, "result"), ({"duration_ms": 6}, "duration")]
 )
 def test_a_call_with_another_content_is_a_conflict(changes, field):
     with pytest.raises(Conflict, match=field):
         merge_calls(DONE, replace(DONE, **changes))
+
+
+WHOLE = replace(
+    DONE,
+    cycle=1,
+    index=2,
+    tool_call_id="t",
+    conversation="c",
+    contact="joe",
+    message="m",
+    started_at="2026-05-12T08:30:00.000Z",
+    model="gpt-x",
+    provider="p",
+    prompt_version="1",
+    tools='[{"a":1}]',
+)
+OPTIONAL = {"args": None, "result": None, "is_error": None, "cycle": 0, "index": 0} | dict.fromkeys(
+    ("tool_call_id", "conversation", "contact", "message", "started_at", "model", "provider", "prompt_version", "tools")
+)
+
+
+def parts_of_a_call() -> st.SearchStrategy[CallRecord]:
+    """The whole call with some of its values not told, and the warnings that an importer adds for them."""
+
+    def part(names: set[str]) -> CallRecord:
+        warnings = {"args": "args_missing", "result": "no_result"}
+        found = tuple(sorted(warning for name, warning in warnings.items() if name in names))
+        return replace(WHOLE, warnings=found, **{name: OPTIONAL[name] for name in names})
+
+    return st.sets(st.sampled_from(sorted(OPTIONAL))).map(part)
+
+
+@given(st.lists(parts_of_a_call(), min_size=1, max_size=5), st.randoms())
+def test_parts_of_a_call_merge_in_any_order_and_lose_nothing(parts, random):
+    shuffled = random.sample(parts, len(parts))
+    merged = [functools.reduce(merge_calls, order) for order in (parts, shuffled, [*parts, *shuffled])]
+    assert len({call.digest() for call in merged}) == 1
+    for name, unknown in OPTIONAL.items():
+        told = any(getattr(part, name) != unknown for part in parts)
+        assert getattr(merged[0], name) == (getattr(WHOLE, name) if told else unknown)
+    assert ("no_result" in merged[0].warnings) == (merged[0].result is None)
+
+
+def test_a_correction_replaces_what_was_sent_and_keeps_the_rest():
+    stored = replace(WHOLE, args="[1]", result='"Error"', is_error=True, error="boom", warnings=("args_not_object",))
+    sent = CallRecord("c", "get_order", args="{}", result='"ok"', is_error=False, source=stored.source)
+    assert correct_call(stored, sent) == replace(
+        stored, args="{}", result='"ok"', is_error=False, error=None, warnings=()
+    )
+    with pytest.raises(Conflict, match="index"):
+        correct_call(stored, replace(sent, index=3))
 
 
 def test_a_result_for_other_arguments_completes_nothing():

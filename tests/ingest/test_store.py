@@ -7,7 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quality.ingest.store import store
-from quality.models import CallState, ToolCall, Toolset, Turn
+from quality.models import CallState, Feedback, Review, ToolCall, Toolset, Turn
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 from tests.corpus import corpus
@@ -144,6 +146,80 @@ def test_a_result_may_come_later(tenant):
     assert [item.code for item in take([{**done, "result": 1}], tenant).rejected] == ["conflict"]
 
 
+CALLED = {
+    "external_id": "run-1",
+    "tool_name": "get_order",
+    "args": {"n": "7"},
+    "model": "gpt-x",
+    "contact": "joe",
+    "index": 1,
+    "conversation": "c",
+    "message": "m",
+    "started_at": "2026-05-12T08:30:00.000Z",
+    "tools": TOOLS,
+}
+ANSWERED = {"external_id": "run-1", "tool_name": "get_order", "result": 42}
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("items", [[CALLED, ANSWERED], [ANSWERED, CALLED]])
+def test_what_is_known_of_a_call_outlives_a_record_that_does_not_tell_it(tenant, items, together):
+    for batch in [items] if together else [[item] for item in items]:
+        assert take(batch, tenant).rejected == []
+    call = only_call(tenant)
+    assert (call.model, call.contact_id, call.args, call.result, call.state) == (
+        "gpt-x",
+        "joe",
+        '{"n": "7"}',
+        "42",
+        "result",
+    )
+    assert (call.conversation_id, call.message_id, call.index, call.warnings) == ("c", "m", 1, [])
+    assert (call.toolset.num_tools, call.time_recorded, call.turn.num_calls) == (1, True, 1)
+    assert (call.turn.model, call.turn.contact_id, call.turn.conversation_id) == ("gpt-x", "joe", "c")
+    assert len(state(tenant)["turns"]) == 1
+    assert take(items, tenant).unchanged == 2
+
+
+def test_two_known_values_are_a_conflict_whichever_comes_first(tenant, other_tenant):
+    for order, to in (([0, 1], tenant), ([1, 0], other_tenant)):
+        items = [CALLED, {**ANSWERED, "model": "gpt-y"}]
+        take([items[order[0]]], to)
+        before = state(to)
+        (refused,) = take([items[order[1]]], to).rejected
+        assert (refused.code, refused.path) == ("conflict", "model")
+        assert state(to) == before
+
+
+def test_a_call_stays_in_the_turn_that_was_told(tenant):
+    take([{**CALLED, "turn": "t-1"}], tenant)
+    (refused,) = take([{**ANSWERED, "turn": "t-2"}], tenant).rejected
+    assert (refused.code, refused.path) == ("conflict", "turn")
+    assert len(state(tenant)["turns"]) == 1
+
+
+def test_labels_stay_when_the_turn_is_told_later(tenant, member):
+    reviewer = member().user
+    take([ANSWERED], tenant)
+    with tenant_scope(tenant):
+        call = ToolCall.objects.get()
+        record_label(item=item_of_call(call.pk), label="good_reply", reviewer=reviewer)
+    assert take([CALLED], tenant).accepted == 1
+    assert only_call(tenant).pk == call.pk
+    with tenant_scope(tenant):
+        assert Feedback.objects.get(call=call).turn.conversation_id == "c"
+        assert Review.objects.get().started_at.isoformat() == "2026-05-12T08:30:00+00:00"
+
+    lone, named = {**ANSWERED, "external_id": "run-2"}, {**CALLED, "external_id": "run-2", "index": 2}
+    take([lone], tenant)
+    with tenant_scope(tenant):
+        other = ToolCall.objects.get(external_id="run-2")
+        record_label(item=item_of_call(other.pk), label="good_reply", reviewer=reviewer)
+    assert [item.path for item in take([named], tenant).rejected] == ["turn"]  # the history of labels cannot move
+    with tenant_scope(tenant):
+        assert Feedback.objects.count() == 2
+
+
 def test_a_chat_that_goes_on_grows_its_turns(tenant):
     def chat(count: int) -> dict:
         call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -200,6 +276,14 @@ ITEMS = [
     record("e", turn="t", cycle=1, tools=[{"n": 2}]),
     record("f", turn="t", cycle=2),
     record("g", external_id=None),
+    {**CALLED, "external_id": "h", "index": 3},
+    {**ANSWERED, "external_id": "h"},
+    {**ANSWERED, "external_id": "i"},
+    {**CALLED, "external_id": "i", "index": 4},
+    {"external_id": "i", "tool_name": "get_order", "duration_ms": 7, "provider": "p", "index": 4},
+    {"external_id": "e", "tool_name": "get_order", "contact": "joe", "style_id": "s"},
+    {"external_id": "k", "tool_name": "get_order", "tools": TOOLS},
+    {"external_id": "k", "tool_name": "get_order", "messages": [{"role": "user", "content": "?"}]},
 ]
 
 

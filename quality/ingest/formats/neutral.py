@@ -13,8 +13,12 @@ More that may be sent:
   Without it, it is the hash of source, conversation, message, cycle and index (of the whole record, if there is no
   conversation or message).
 - `turn` groups the calls of one turn (an identifier, too). Without it, calls of one conversation and message are one.
+  A record that tells neither goes to its call's turn, if an earlier or later one tells it.
 - of the turn: `messages` (its own messages in OpenAI chat form), `system` (text), `tools` (those offered, in OpenAI
   form), `style_id`, `outbound_message` (id of the reply that was sent).
+
+A call may come in parts under one `external_id`, in any order: what is known is kept, and two different values are a
+`conflict`. `cycle` and `index` are 0 where no part tells them.
 
 Other fields are not stored; the call gets the warning `unknown_field`.
 """
@@ -27,7 +31,15 @@ from quality.ingest import evidence
 from quality.ingest.items import Checked, Parsed, each
 from quality.ingest.jsontext import Node
 from quality.ingest.reader import ItemError
-from quality.ingest.records import MAX_PLACE, CallRecord, RecordError, TurnRecord, fingerprint, to_neutral
+from quality.ingest.records import (
+    MAX_PLACE,
+    CallRecord,
+    RecordError,
+    TurnRecord,
+    anonymous_turn_id,
+    fingerprint,
+    to_neutral,
+)
 
 NAME = "neutral"
 LABEL = "Neutral record"
@@ -81,7 +93,8 @@ def _turns(root: Node) -> list[TurnRecord]:
     )
     turn = _identifier(record, "turn")
     if turn is None:
-        turn = fingerprint("turn", source, *((conversation, message) if conversation and message else (external_id,)))
+        told = conversation and message
+        turn = fingerprint("turn", source, conversation, message) if told else anonymous_turn_id(source, external_id)
     return [
         TurnRecord(
             external_id=turn,
