@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiRequest, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRequest, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.response import Response
 
@@ -18,7 +18,8 @@ from quality.api.problems import fault, problem
 from quality.ingest.compressed import gunzip
 from quality.ingest.formats import neutral
 from quality.ingest.reader import ItemError, Reader, Shape, Unreadable
-from quality.ingest.store import batches, store
+from quality.ingest.records import CONFLICT
+from quality.ingest.store import Correction, batches, store
 from quality.ingest.traces import Traces
 from tenants.models import Scope, Tenant
 
@@ -47,7 +48,7 @@ class RejectedItem(serializers.Serializer):
 
     index = serializers.IntegerField(help_text="From 0, in the order sent.")
     line = serializers.IntegerField(help_text="From 1: where in the body.")
-    code = serializers.CharField()
+    code = serializers.CharField(help_text="`conflict`: stored with another content; send If-Match: * to correct it.")
     path = serializers.CharField(help_text="The field at fault, in the record.")
     message = serializers.CharField()
 
@@ -55,8 +56,9 @@ class RejectedItem(serializers.Serializer):
 class IngestReport(serializers.Serializer):
     """What became of the records. All that are not rejected are stored."""
 
-    accepted = serializers.IntegerField(help_text="New, or they completed a stored one.")
+    accepted = serializers.IntegerField(help_text="New, or they completed or corrected a stored one.")
     unchanged = serializers.IntegerField(help_text="Stored before with the same content.")
+    numReplaced = serializers.IntegerField(help_text="Stored calls that were corrected, by If-Match: *.")
     numRejected = serializers.IntegerField()
     rejected = RejectedItem(many=True, help_text=f"The first {MAX_TOLD:,} of them.")
 
@@ -67,6 +69,15 @@ class ToolCallsIngestView(TenantView):
     @extend_schema(
         operation_id="ingestToolCalls",
         tags=["Ingest"],
+        parameters=[
+            OpenApiParameter(
+                "If-Match",
+                OpenApiTypes.STR,
+                OpenApiParameter.HEADER,
+                enum=["*"],
+                description="`*`: where a record conflicts with the stored one, what is sent replaces what is stored.",
+            )
+        ],
         request={
             "application/json": OpenApiRequest(OpenApiTypes.OBJECT, examples=[OpenApiExample("one call", EXAMPLE)]),
             "application/x-ndjson": OpenApiRequest(OpenApiTypes.BINARY),
@@ -75,13 +86,24 @@ class ToolCallsIngestView(TenantView):
             200: OpenApiResponse(IngestReport, description="Every record is stored."),
             207: OpenApiResponse(IngestReport, description="Some records were rejected, the others are stored."),
             400: OpenApiResponse(description="No record could be stored (problem+json, with the report's members)."),
+            409: OpenApiResponse(
+                description="Every record is stored with another content, nothing was changed (problem+json, with the "
+                "report's members)."
+            ),
+            412: OpenApiResponse(description="If-Match is something else than `*`: records have no entity tags."),
             413: OpenApiResponse(description="The body or its only record is too large."),
             415: OpenApiResponse(description="Not JSON, not JSON lines, or an unknown encoding."),
         },
     )
     def post(self, request: TokenRequest) -> Response | HttpResponse:
         """Send tool calls in as neutral records: one object, an array, or JSON lines. Sending a record again under its
-        external_id changes nothing; a missing result may follow later. Each record is stored or rejected by itself."""
+        external_id changes nothing. A call may come in parts, in any order: a missing result may follow, and what is
+        known is never lost to a record that does not tell it. Another known value is a `conflict`. Each record is
+        stored or rejected by itself.
+
+        With the header `If-Match: *` the sender corrects: of a conflicting record the values that were sent replace the
+        stored ones (a result, its error and flag as one), those not sent stay. The call keeps its id, its place and its
+        labels; the audit log gets `evidence.replaced` with the hashes of both versions and the fields that differ."""
         raw = request._request
         shape = SHAPES.get(raw.content_type or "")
         if shape is None or (raw.content_params or {}).get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
@@ -90,6 +112,10 @@ class ToolCallsIngestView(TenantView):
         encoding = raw.headers.get("Content-Encoding", "identity").lower()
         if encoding not in ("identity", "gzip"):
             return problem(415, "unsupported_encoding", "Send the body as it is, or with Content-Encoding: gzip.")
+        if (wanted := raw.headers.get("If-Match")) not in (None, "*"):
+            return problem(
+                412, "precondition_failed", f"Records have no entity tag {wanted}. Send If-Match: * to correct."
+            )
         read = _reader(raw)
         reader = Reader(
             gunzip(read) if encoding == "gzip" else read, shape=shape, max_total_bytes=settings.IMPORT_MAX_BYTES
@@ -98,7 +124,8 @@ class ToolCallsIngestView(TenantView):
             outcome = _Outcome()
             outcome.stop(reader.too_large(), line=1)
             return _refused(outcome)
-        return _answer(_store(Traces(reader, format_name=neutral.NAME), request.auth.tenant))
+        correction = Correction(request.user, request.auth) if wanted else None
+        return _answer(_store(Traces(reader, format_name=neutral.NAME), request.auth.tenant, correction))
 
 
 def _reader(request: HttpRequest) -> Callable[[int], bytes]:
@@ -123,12 +150,15 @@ class _Outcome:
 
     accepted: int = 0
     unchanged: int = 0
+    num_replaced: int = 0
     num_rejected: int = 0
+    num_conflicts: int = 0
     rejected: list[ItemError] = field(default_factory=list)
     failure: Unreadable | None = None
 
     def reject(self, refused: list[ItemError]) -> None:
         self.num_rejected += len(refused)
+        self.num_conflicts += sum(item.code == CONFLICT for item in refused)
         self.rejected += refused[: max(0, MAX_TOLD - len(self.rejected))]
 
     def stop(self, failure: Unreadable, *, line: int) -> None:
@@ -140,19 +170,21 @@ class _Outcome:
         return {
             "accepted": self.accepted,
             "unchanged": self.unchanged,
+            "numReplaced": self.num_replaced,
             "numRejected": self.num_rejected,
             "rejected": [asdict(item) for item in self.rejected],
         }
 
 
-def _store(traces: Traces, tenant: Tenant) -> _Outcome:
+def _store(traces: Traces, tenant: Tenant, correction: Correction | None) -> _Outcome:
     outcome = _Outcome()
     try:
         for good, bad in batches(iter(traces)):
-            stored = store(good, tenant=tenant)
+            stored = store(good, tenant=tenant, correction=correction)
             outcome.accepted += stored.accepted
             outcome.unchanged += stored.unchanged
-            outcome.reject([*bad, *stored.rejected])
+            outcome.num_replaced += stored.num_replaced
+            outcome.reject(sorted([*bad, *stored.rejected], key=lambda item: item.index))
     except Unreadable as failure:
         outcome.stop(failure, line=traces.line)
     return outcome
@@ -168,12 +200,10 @@ def _refused(outcome: _Outcome) -> HttpResponse:
     """Nothing was stored."""
     failure = outcome.failure
     errors = [fault(item.path, item.code, item.message) for item in outcome.rejected[:MAX_ERRORS]]
-    too_large = all(error["code"] == "too_large" for error in errors)
+    status, code = 400, "nothing_stored"
+    if outcome.num_conflicts == outcome.num_rejected:
+        status, code = 409, CONFLICT
+    elif all(error["code"] == "too_large" for error in errors):
+        status, code = 413, "too_large"
     detail = failure.message if failure else f"{outcome.num_rejected:,} rejected: {errors[0]['message']}"
-    return problem(
-        413 if too_large else 400,
-        "too_large" if too_large else "nothing_stored",
-        detail,
-        errors=errors,
-        **outcome.report(),
-    )
+    return problem(status, code, detail, errors=errors, **outcome.report())

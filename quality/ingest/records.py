@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+CONFLICT = "conflict"
 MAX_PLACE = 32_767  # of cycle and index
 MAX_TOOLS = 1_000
 MAX_NAME_CHARS = 500  # of names and ids that are not ours; four bytes each still fit an index row
@@ -36,7 +37,7 @@ class Conflict(RecordError):
     """The same identity with another content."""
 
     def __init__(self, path: str, message: str) -> None:
-        super().__init__("conflict", path, message)
+        super().__init__(CONFLICT, path, message)
 
 
 class CallRecord(msgspec.Struct, frozen=True):

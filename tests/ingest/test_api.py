@@ -8,8 +8,10 @@ import pytest
 from quality.api import ingest
 from quality.ingest.compressed import gunzip
 from quality.ingest.reader import Unreadable
-from quality.models import ToolCall
-from tenants.models import Role
+from quality.models import Feedback, ToolCall
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
+from tenants.models import AuditEvent, Role
 from tenants.scope import tenant_scope
 from tests.ingest.helpers import NEUTRAL, lines, state
 
@@ -70,6 +72,101 @@ def test_another_content_is_a_conflict_of_that_record_alone(client):
     response = client.post(PATH, [{**NEUTRAL, "external_id": "run-0", "args": {}}, *records(2)])
     assert report(response) == (207, 1, 1, 1)
     assert response.json()["rejected"][0]["code"] == "conflict"
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_only_conflicts_are_409_and_nothing_changes(client, tenant, many):
+    client.post(PATH, records(2))
+    before = state(tenant)
+    others = [{**item, "args": {}} for item in records(2)]
+    response = client.post(PATH, others if many else others[0])
+    assert response.status_code == 409
+    assert response.headers["Content-Type"] == "application/problem+json"
+    problem = response.json()
+    assert {(error["path"], error["code"]) for error in problem["errors"]} == {("args", "conflict")}
+    assert len(problem["errors"]) == problem["numRejected"] == (2 if many else 1)
+    assert state(tenant) == before
+
+
+def test_conflicts_beside_other_refusals_are_400(client):
+    client.post(PATH, records(1))
+    response = client.post(PATH, [{**records(1)[0], "args": {}}, {"args": {}}])
+    assert (response.status_code, [error["code"] for error in response.json()["errors"]]) == (
+        400,
+        ["conflict", "missing_field"],
+    )
+
+
+def test_the_sender_may_correct_and_ids_labels_and_a_trail_stay(client, tenant):
+    sent = {**NEUTRAL, "model": "gpt-x", "contact": "zoe", "result": {"error": "boom"}}
+    client.post(PATH, sent)
+    with tenant_scope(tenant):
+        call = ToolCall.objects.get()
+        record_label(item=item_of_call(call.pk), label="bad_args", reviewer=client.member.user)
+    correction = {**NEUTRAL, "args": [8], "contact": "joe", "result": "fine"}
+    assert client.post(PATH, correction).status_code == 409
+    assert report(client.post(PATH, [correction, *records(1)], HTTP_IF_MATCH="*")) == (200, 2, 0, 0)
+    with tenant_scope(tenant):
+        after = ToolCall.objects.select_related("turn").get(pk=call.pk)
+        assert (after.external_id, after.args, after.result, after.is_error, after.error, after.state) == (
+            call.external_id,
+            "[8]",
+            '"fine"',
+            False,
+            None,
+            "result",
+        )
+        assert (after.model, after.contact_id, after.turn.contact_id) == ("gpt-x", "joe", "joe")
+        assert after.warnings == ["args_not_object"]
+        assert Feedback.objects.get(call=after).label == "bad_args"
+        event = AuditEvent.objects.get(action="evidence.replaced")
+        assert (event.object_type, event.object_id, event.token_id) == ("tool_call", str(call.pk), client.token.pk)
+        assert event.actor == client.member.user
+        assert bytes(event.before_sha256) != bytes(event.after_sha256)
+        assert event.detail == {
+            "source": "neutral",
+            "external_id": "run-1",
+            "fields": ["args", "contact", "error", "is_error", "result", "warnings"],
+        }
+    again = client.post(PATH, correction, HTTP_IF_MATCH="*")
+    assert (report(again), again.json()["numReplaced"]) == ((200, 0, 1, 0), 0)
+    with tenant_scope(tenant):
+        assert AuditEvent.objects.filter(action="evidence.replaced").count() == 1
+
+
+def test_a_correction_counts_what_it_replaced_and_completes_the_rest(client, tenant):
+    client.post(PATH, [records(2)[0], {**records(2)[1], "result": None}])
+    response = client.post(PATH, [{**records(1)[0], "args": {}}, records(2)[1], *records(3)[2:]], HTTP_IF_MATCH="*")
+    assert report(response) == (200, 3, 0, 0)
+    assert response.json()["numReplaced"] == 1
+
+
+def test_a_place_is_not_corrected(client):
+    client.post(PATH, {**NEUTRAL, "index": 1})
+    response = client.post(PATH, {**NEUTRAL, "index": 2}, HTTP_IF_MATCH="*")
+    assert (response.status_code, response.json()["errors"][0]["path"]) == (409, "index")
+
+
+def test_two_contents_of_one_new_call_are_a_conflict_even_of_a_correction(client):
+    response = client.post(PATH, [NEUTRAL, {**NEUTRAL, "args": {}}], HTTP_IF_MATCH="*")
+    assert report(response) == (207, 1, 0, 1)
+
+
+def test_a_correction_reaches_no_other_tenant(client, api, member, tenant, other_tenant):
+    client.post(PATH, NEUTRAL)
+    before = state(tenant)
+    outsider = api("ingest:write", member=member(tenant=other_tenant))
+    answer = outsider.post(PATH, {**NEUTRAL, "args": {}}, HTTP_IF_MATCH="*")
+    assert (report(answer), answer.json()["numReplaced"]) == ((200, 1, 0, 0), 0)
+    assert state(tenant) == before
+    with tenant_scope(other_tenant):
+        assert not AuditEvent.objects.filter(action="evidence.replaced").exists()
+
+
+def test_an_entity_tag_is_412(client, tenant):
+    client.post(PATH, NEUTRAL)
+    assert client.post(PATH, {**NEUTRAL, "args": {}}, HTTP_IF_MATCH='"abc"').status_code == 412
+    assert state(tenant)["calls"][0]["args"] == '{"n": "7"}'
 
 
 def test_a_missing_result_may_follow(client, tenant):
