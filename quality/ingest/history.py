@@ -89,6 +89,9 @@ def turns(history: History) -> list[TurnRecord]:
             turn.calls.extend(_calls(node, position, len(turn.replies) - 1, f"{history.path}[{position}]"))
         elif role in ("tool", "function"):
             _answer(turn, node, by_name=role == "function")
+    if not any(turn.replies for turn in found):
+        missing = "message of the assistant" if history.messages else "message"
+        raise RecordError("empty", history.path, f"There is no {missing}, so nothing to store.")
     prompt = _system(system)
     return [_record(history, turn, ordinal, prompt) for ordinal, turn in enumerate(found) if turn.replies]
 

@@ -262,9 +262,26 @@ def test_the_evidence_of_another_tenant_is_out_of_reach(tenant, other_tenant):
         assert [call.external_id for call in ToolCall.objects.all()] == ["run-2"]
 
 
-def test_an_item_without_turns_is_unchanged(tenant):
-    report = take([{"messages": [{"role": "user", "content": "?"}]}], tenant)
-    assert (report.accepted, report.unchanged, report.rejected) == (0, 1, [])
+@pytest.mark.parametrize(
+    ("item", "path", "words"),
+    [
+        ({"messages": []}, "messages", "There is no message, so nothing to store."),
+        ({"messages": [{"role": "user", "content": "?"}]}, "messages", "There is no message of the assistant"),
+        ({"messages": [{"role": "system", "content": "Be kind."}]}, "messages", "no message of the assistant"),
+        (
+            {"request": {"messages": [{"role": "user", "content": "?"}]}, "response": {"error": "overloaded"}},
+            "request.messages",
+            "no message of the assistant",
+        ),
+    ],
+)
+def test_a_chat_without_a_reply_is_refused_as_empty(tenant, item, path, words):
+    report = take([item], tenant)
+    assert (report.accepted, report.unchanged) == (0, 0)
+    (refused,) = report.rejected
+    assert (refused.code, refused.path) == ("empty", path)
+    assert words in refused.message
+    assert state(tenant)["turns"] == []
 
 
 ITEMS = [
