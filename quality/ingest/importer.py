@@ -176,7 +176,7 @@ class _Run:
         except Unreadable as error:
             self._finish(error.message)
         except OSError as error:
-            logger.exception("import %s: the file cannot be read", self._job.pk)
+            logger.error("import %s: the file cannot be read (%s)", self._job.pk, error.strerror)
             self._finish(f"The file cannot be read ({error.strerror}). Import it again.")
         else:
             nothing = self._job.num_accepted + self._job.num_unchanged + self._job.num_rejected == 0

@@ -1,6 +1,11 @@
-import pytest
-from django.core.management import CommandError, call_command
+import os
 
+import pytest
+from django.core.management import CommandError, ManagementUtility, call_command
+from django.db import connections
+
+from quality.models import Import
+from tenants.scope import tenant_scope
 from tests.ingest.helpers import NEUTRAL, lines, state
 
 
@@ -55,3 +60,39 @@ def test_a_wrong_name_is_told(tenant, tmp_path, file, slug, words):
     with pytest.raises(CommandError, match=words) as caught:
         call_command("import_traces", str(tmp_path / file), "--tenant", slug)
     assert caught.value.returncode == 2
+
+
+@pytest.fixture
+def manage(settings, monkeypatch, capsys):
+    """`manage("import_traces", …)`: exit code and what was printed, as from a shell."""
+
+    def start(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(connections, "close_all", lambda: None)
+        with pytest.raises(SystemExit) as left:
+            ManagementUtility(["manage.py", *arguments]).execute()
+        printed = capsys.readouterr()
+        return left.value.code, printed.out + printed.err
+
+    return start
+
+
+def test_what_is_no_readable_file_is_told_in_one_line(tenant, manage, tmp_path):
+    wrong = {
+        tmp_path: "is a folder. Name a file",
+        tmp_path / "none.json": "No such file",
+        tmp_path / "none.json" / "deeper": "No such file",
+        "/proc/self/mem": "cannot be read: Input/output error",
+    }
+    if os.geteuid() != 0:  # root reads everything
+        locked = tmp_path / "locked.json"
+        locked.write_bytes(b"{}")
+        locked.chmod(0)
+        wrong[locked] = "Permission denied"
+    for file, words in wrong.items():
+        code, printed = manage("import_traces", str(file), "--tenant", "acme")
+        assert code == 2
+        assert words in printed
+        assert str(file) in printed
+        assert printed.count("\n") == 1
+    with tenant_scope(tenant):
+        assert not Import.objects.exists()

@@ -30,10 +30,7 @@ class Command(BaseCommand):
         found = tenant_by_slug(tenant)
         if found is None:
             raise CommandError(f"There is no tenant {tenant!r}.", returncode=2)
-        try:
-            size = file.stat().st_size
-        except OSError as error:
-            raise CommandError(f"{file}: {error.strerror}.", returncode=2) from error
+        size = _size(file)
         with tenant_scope(found):
             job = importer.create_import(filename=file.name, size=size, format_name=format_name)
         done = importer.run_import(job.pk, tenant=found, path=file, on_progress=self._progress)
@@ -67,3 +64,16 @@ class Command(BaseCommand):
             self.stdout.write(f"  … and {job.num_rejected - len(issues):,} more.")
         if job.failure:
             self.stderr.write(f"{job.filename}: {job.failure}")
+
+
+def _size(file: Path) -> int:
+    """Bytes of a file that can be read; raises CommandError."""
+    if file.is_dir():
+        raise CommandError(f"{file} is a folder. Name a file of traces in it.", returncode=2)
+    try:
+        if file.is_file():  # what comes through a pipe can be read once only
+            with file.open("rb") as opened:
+                opened.read(1)
+        return file.stat().st_size
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}.", returncode=2) from error
