@@ -222,3 +222,20 @@ def test_a_viewer_sees_past_imports_and_no_form(browse, inside):
 @pytest.mark.parametrize("query", ["before=²", "before=9999999999999999999", "before=-1", "before=x"])
 def test_a_strange_place_in_the_list_is_its_beginning(browse, query):
     assert browse("viewer").get(f"/t/acme/imports/?{query}").status_code == 200
+
+
+def test_what_was_imported_without_a_time_is_shown_everywhere(operator, inside, queued, tenant):
+    assert "created" not in GOOD
+    operator.post(UPLOAD, {"files": file(GOOD), "format": "openai_chat"})
+    with inside():
+        job = Import.objects.get()
+    run_import(job.pk, tenant=tenant)
+    with inside():
+        call = ToolCall.objects.select_related("turn").get()
+    assert not call.time_recorded
+    assert not call.turn.time_recorded
+    for page in ("calls/", f"calls/{call.pk}/", "review/", f"turns/{call.turn_id}/", f"imports/{job.pk}/"):
+        response = operator.get(f"/t/acme/{page}", follow=True)
+        assert response.status_code == 200, page
+        if not page.startswith("imports"):
+            assert "get_order" in response.text
