@@ -3,9 +3,11 @@
 The truth of a job is a row in PostgreSQL; a message is a hint that carries an id, so a lost one costs time, never work.
 """
 
+import logging
 import os
 from typing import Any
 
+import redis
 from celery import Celery
 from celery.signals import worker_init, worker_process_shutdown, worker_ready, worker_shutdown
 from kombu import Queue
@@ -13,6 +15,9 @@ from kombu import Queue
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "quality.settings")
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+logger = logging.getLogger(__name__)
 
 app = Celery("quality")
 
@@ -55,6 +60,10 @@ app.conf.update(
     task_publish_retry_policy={"max_retries": 2, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 0.5},
     worker_prefetch_multiplier=1,
     worker_hijack_root_logger=False,
+    worker_cancel_long_running_tasks_on_connection_loss=True,
+    # For the queue of other jobs, with the prefork pool; turns have deadlines of their own.
+    task_time_limit=900,
+    worker_max_tasks_per_child=200,
     broker_connection_retry_on_startup=True,
     timezone="UTC",
     # Turns have a queue of their own: they are many, mostly wait, and run on one event loop a process (threads pool).
@@ -73,6 +82,23 @@ def refuse_unsafe_role(**_: object) -> None:
     from tenants.start import refuse_unsafe_start
 
     refuse_unsafe_start()
+    refuse_evicting_broker()
+
+
+def refuse_evicting_broker() -> None:
+    """A Redis that throws keys away when it is full would throw messages away, and say nothing."""
+    if not settings.REDIS_URL:
+        return
+    try:
+        with redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=2) as client:
+            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
+    except redis.RedisError as error:  # it may be away for now, or a hosted one that hides its settings
+        logger.warning("The broker's maxmemory-policy is not known: %s", error)
+        return
+    if policy != "noeviction":
+        raise ImproperlyConfigured(
+            f"REDIS_URL: maxmemory-policy is {policy}. Set it to noeviction: messages must not be thrown away."
+        )
 
 
 @worker_ready.connect

@@ -14,7 +14,7 @@ from django.db.models import OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from quality.calls import COUNT_CAP, UNLABELLED, CallFilter, Position, labelled_as, matching
-from quality.models import FeedbackEvent, ToolCall, Turn
+from quality.models import ENDED, FeedbackEvent, ToolCall, Turn
 from tenants.models import User
 
 
@@ -129,7 +129,7 @@ def turns_without_call(wanted: CallFilter) -> QuerySet[Turn]:
     """The turns without a call that a filter lets through: none if it asks for a tool or an outcome."""
     if wanted.tools or wanted.error:
         return Turn.objects.none()
-    turns = Turn.objects.filter(wanted.context(), num_calls=0)
+    turns = Turn.objects.filter(wanted.context(), num_calls=0, state__in=ENDED)
     if wanted.labels:
         turns = turns.filter(labelled_as(wanted.labels, turn_id=OuterRef("pk"), call_id=None))
     return turns

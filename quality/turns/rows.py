@@ -89,7 +89,12 @@ FROM agent_turn_runs r
 WHERE t.tenant_id = %(tenant_id)s AND t.id = %(turn_id)s AND r.tenant_id = t.tenant_id AND r.turn_id = t.id
 """
 
-ORDER = (INSERT_REPLY, UPSERT_CALL, PARK, FINISH, SAVE_TURN)
+NAME_REPLY = """
+UPDATE agent_tool_calls SET outbound_message_id = %(outbound_message_id)s
+WHERE tenant_id = %(tenant_id)s AND turn_id = %(turn_id)s
+"""
+
+ORDER = (INSERT_REPLY, UPSERT_CALL, PARK, FINISH, SAVE_TURN, NAME_REPLY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.crash.house import WorkerProcess
+from tests.crash.house import WorkerProcess, tally
 from tests.turns.conftest import hints, lab, model, tool_server
 
 __all__ = ["hints", "lab", "model", "tool_server"]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if tally.faults:
+        terminalreporter.write_line(
+            f"{tally.faults} faults tried, {tally.turns} turns run, {tally.lost} lost, {tally.doubled} calls doubled"
+        )
 
 
 @pytest.fixture

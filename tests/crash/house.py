@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from quality.models import CallState, ToolCall, TurnRun, TurnState
@@ -74,8 +75,28 @@ class WorkerProcess:
         return self.process.wait(within_s)
 
 
+@dataclass
+class Tally:
+    """What the suite did and found, for its report."""
+
+    faults: int = 0
+    turns: int = 0
+    lost: int = 0
+    doubled: int = 0
+
+
+tally = Tally()
+
+
 def check_invariants(tenants: list[Tenant], tools: ToolServer) -> None:
     """No turn lost, no unsafe call twice, no lease left behind, each turn at rest in a named state."""
+    tally.faults += 1
+    tally.doubled += sum(count > 1 for count in tools.counts_by_key().values())
+    for tenant in tenants:
+        with tenant_scope(tenant):
+            states = list(TurnRun.objects.values_list("state", flat=True))
+            tally.turns += len(states)
+            tally.lost += sum(state not in {*ENDED, TurnState.AWAITING} for state in states)
     assert all(count == 1 for count in tools.counts_by_key().values()), tools.counts_by_key()
     for tenant in tenants:
         with tenant_scope(tenant):

@@ -2,7 +2,9 @@
 
 import json
 
+from quality.calls import CallFilter
 from quality.models import CallState, ModelReply, ToolCall, Turn, TurnEvent, TurnState
+from quality.review.items import turns_without_call
 from tenants.scope import tenant_scope
 from tests.turns.conftest import Lab
 
@@ -36,6 +38,7 @@ def test_a_turn_calls_its_tool_and_answers(lab: Lab) -> None:
     assert [reply.cycle for reply in replies] == [0, 1]
     assert all(reply.prompt_tokens for reply in replies)
     assert "data:" in json.loads(replies[0].exchanges)[0]["body"]
+    assert call.outbound_message_id == run.turn.outbound_message_id != ""
     assert lab.tools.count("/weather") == 1
 
 
@@ -113,3 +116,13 @@ def test_secrets_of_the_model_are_not_in_any_row(lab: Lab) -> None:
     lab.rests(turn)
     with tenant_scope(lab.tenant):
         assert not any("sk-test-1234" in reply.exchanges for reply in ModelReply.objects.filter(turn=turn))
+
+
+def test_a_turn_that_has_not_ended_is_nothing_to_review(lab: Lab) -> None:
+    turn = lab.turn("plain_text", "")
+    with tenant_scope(lab.tenant):
+        assert not turns_without_call(CallFilter()).exists()
+    lab.worker()
+    lab.rests(turn)
+    with tenant_scope(lab.tenant):
+        assert turns_without_call(CallFilter()).get() == turn
