@@ -191,7 +191,7 @@ if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
 
 # --- tools: the operator's definitions, defaults and bounds ----------------------------------------------------------
 LLM_TOOLS_FILE = read("LLM_TOOLS_FILE", "str", default="")
-LLM_TOOLS_ENABLED = read("LLM_TOOLS_ENABLED", "bool", default=bool(LLM_TOOLS_FILE))
+LLM_TOOLS_ENABLED = read("LLM_TOOLS_ENABLED", "bool", default=True)  # with no file, only what tenants send in
 LLM_TOOL_MAX_ITERATIONS = read("LLM_TOOL_MAX_ITERATIONS", "int", default=4)
 LLM_TOOL_TIMEOUT_SECS = read("LLM_TOOL_TIMEOUT_SECS", "float", default=15.0)
 LLM_TOOL_RESULT_MAX_CHARS = read("LLM_TOOL_RESULT_MAX_CHARS", "int", default=2000)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, endpoints, exports, health, ingest, tools, turns
+from quality.api import calls, docs, endpoints, exports, health, ingest, styles, tools, turns
 
 ADMIN = "api/admin/quality/"
 
@@ -28,6 +28,7 @@ urlpatterns = [
     path("api/admin/tools/definitions", tools.KeptToolsView.as_view(), name="api-kept-tools"),
     path("api/admin/secrets", tools.SecretsView.as_view(), name="api-secrets"),
     path("api/admin/secrets/<int:pk>", tools.SecretView.as_view(), name="api-secret"),
+    path("api/admin/styles", styles.StylesView.as_view(), name="api-styles"),
     path("api/admin/models", endpoints.ModelsView.as_view(), name="api-models"),
     path("api/admin/models/<int:pk>", endpoints.ModelView.as_view(), name="api-model"),
     path("api/admin/models/<int:pk>/test", endpoints.ModelTestView.as_view(), name="api-model-test"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.pages import booking, endpoints, secrets, tools
+from quality.pages import booking, endpoints, secrets, styles, tools
 
 urlpatterns = [
     path("tools/", tools.tool_list, name="tool-list"),
@@ -31,6 +31,15 @@ urlpatterns = [
     path("models/<int:pk>/save/", endpoints.model_save, name="model-save"),
     path("models/<int:pk>/delete/", endpoints.model_delete, name="model-delete"),
     path("models/<int:pk>/test/", endpoints.model_test, name="model-test"),
+    path("styles/", styles.style_list, name="style-list"),
+    path("styles/new/", styles.style_new, name="style-new"),
+    path("styles/create/", styles.style_create, name="style-create"),
+    path("styles/<int:pk>/", styles.style_detail, name="style-detail"),
+    path("styles/<int:pk>/save/", styles.style_save, name="style-save"),
+    path("styles/<int:pk>/delete/", styles.style_delete, name="style-delete"),
+    path("styles/<int:pk>/restore/<int:number>/", styles.style_restore, name="style-restore"),
+    path("skills/save/", styles.skill_save, name="skill-save"),
+    path("skills/<int:pk>/delete/", styles.skill_delete, name="skill-delete"),
     path("secrets/", secrets.secret_list, name="secret-list"),
     path("secrets/set/", secrets.secret_set, name="secret-set"),
     path("secrets/<int:pk>/delete/", secrets.secret_delete, name="secret-delete"),

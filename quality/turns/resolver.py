@@ -5,7 +5,7 @@ raises the version, so a turn that begins after a write sees it, in every proces
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -24,6 +24,7 @@ from tenants.envelope import SecretInvalid
 from tenants.limits import ToolLimits, limits
 from tenants.models import Tenant, TenantSettings
 from tenants.scope import tenant_scope
+from tenants.styles import ActiveStyle, active_styles
 from tenants.tools import place_of, secret_names
 from tenants.versions import current_version
 
@@ -45,6 +46,7 @@ class Toolbox:
     """The tools of one turn; none where there is nothing to offer. `known_secrets` are those that the tools send."""
 
     tools: tuple[Tool, ...] = ()
+    style: ActiveStyle | None = None
     limits: ToolLimits = field(default_factory=lambda: limits(None))
     known_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -55,6 +57,15 @@ class Plan:
 
     entries: tuple[catalogue.Entry, ...]
     limits: ToolLimits
+    styles: Mapping[str, ActiveStyle]
+    default_style: str
+
+    def style(self, style_id: str) -> ActiveStyle | None:
+        """The style of a turn: the one it names, else the default one, else none. Raises SetupRefused."""
+        style_id = style_id or self.default_style
+        if style_id and style_id not in self.styles:
+            raise SetupRefused("no_style", f"There is no style {style_id!r}. Add it under Styles, or name another one.")
+        return self.styles.get(style_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +107,15 @@ def resolve_tools(tenant: Tenant | int, conversation: Conversation) -> Toolbox:
     """The tools of one turn, called once for it, in a thread without an event loop. Raises SetupRefused."""
     with tenant_scope(tenant) as tenant_id:
         plan = _plan(tenant_id)
+        style = plan.style(conversation.style_id)
+        names = None if style is None else style.tools
+        entries = [entry for entry in plan.entries if names is None or entry.name in names]
         known: dict[str, str] = {}
         try:
-            tools = tuple(_tools(plan, conversation, outbound.guard(), known))
+            tools = tuple(_tools(entries, conversation, outbound.guard(), known))
         except SecretInvalid as error:
             raise SetupRefused(error.code, str(error)) from error
-        return Toolbox(tools, plan.limits, known)
+        return Toolbox(tools, style, plan.limits, known)
 
 
 def from_settings(asked: Asked) -> Setup:
@@ -130,7 +144,9 @@ def from_settings(asked: Asked) -> Setup:
             price=chosen.price,
         ),
         known_secrets=box.known_secrets,
-        style_id=asked.style_id,
+        system=box.style.system or None if box.style else None,
+        style_id=box.style.style_id if box.style else asked.style_id,
+        prompt_version=f"{box.style.style_id}@{box.style.version}" if box.style else "",
     )
 
 
@@ -145,7 +161,10 @@ def _plan(tenant_id: int) -> Plan:
             _plans.move_to_end(key)
             return _plans[key]
     entries = tuple(entry for entry in catalogue.catalogue() if entry.is_enabled)
-    plan = Plan(entries, limits(TenantSettings.objects.first()))
+    styles, default_style = active_styles()
+    plan = Plan(
+        entries, limits(TenantSettings.objects.first()), {style.style_id: style for style in styles}, default_style
+    )
     with _lock:
         for stale in [each for each in _plans if each[0] == tenant_id]:
             del _plans[stale]
@@ -155,10 +174,12 @@ def _plan(tenant_id: int) -> Plan:
     return plan
 
 
-def _tools(plan: Plan, conversation: Conversation, guard: Guard, known: dict[str, str]) -> Iterator[Tool]:
+def _tools(
+    entries: Iterable[catalogue.Entry], conversation: Conversation, guard: Guard, known: dict[str, str]
+) -> Iterator[Tool]:
     """Each entry as a tool. Secrets that are read are added to `known`."""
     of_scripts = {tool.name: tool for tool in scripts.loaded()[0]}
-    for entry in plan.entries:
+    for entry in entries:
         tool: Tool | None = None
         if entry.definition is not None:
             names = secret_names(entry.definition)

@@ -6,6 +6,7 @@ from tenants.models.endpoint import ModelEndpoint
 from tenants.models.people import Invitation, Membership, Role, User
 from tenants.models.secret import Purpose, Secret, SecretUse
 from tenants.models.settings import TenantSettings
+from tenants.models.style import Skill, Style, StyleVersion
 from tenants.models.tenant import Tenant
 from tenants.models.token import ApiToken, Scope
 from tenants.models.tool import HttpToolRow, HttpToolVersion, ToolSwitch
@@ -23,6 +24,9 @@ __all__ = [
     "Scope",
     "Secret",
     "SecretUse",
+    "Skill",
+    "Style",
+    "StyleVersion",
     "Tenant",
     "TenantManager",
     "TenantModel",

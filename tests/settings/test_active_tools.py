@@ -120,7 +120,7 @@ def test_without_an_enabled_model_it_is_503(api, file):
     assert "no enabled model" in answer.json()["detail"]
 
 
-def test_where_the_operator_switched_it_off_it_is_503(api, file, model, settings):
+def test_where_the_operator_switched_definitions_off_it_is_503(api, file, model, settings):
     settings.LLM_TOOLS_ENABLED = False
     assert api().post(API, [definition()]).status_code == 503
 
