@@ -25,7 +25,7 @@ from quality.turns.faults import may_strike
 from quality.turns.fence import Fenced
 from quality.turns.journal import Journal, LeaseLost
 from quality.turns.recorder import RowRecorder
-from quality.turns.rows import FINISH, NAME_REPLY, PARK, SAVE_TURN, Origin, Statement, resume_from
+from quality.turns.rows import CLOSE_CALLS, FINISH, NAME_REPLY, PARK, SAVE_TURN, Origin, Statement, resume_from
 from quality.turns.setup import Asked, Setup, SetupRefused, setup_source
 from tenants.scope import tenant_scope
 
@@ -275,8 +275,8 @@ class Carrier:
         end = AssistantEnd(content, bool(result and result.exhausted), end_reason, error or None)
         finish = {**place, "state": state.value, "error": storable(error)}
         statements: list[Statement] = [(FINISH, finish), (SAVE_TURN, turn)]
-        if content and turn["num_calls"]:
-            statements.append((NAME_REPLY, turn))
+        if turn["num_calls"]:
+            statements += [(NAME_REPLY, turn), (CLOSE_CALLS, turn)]
         await recorder.write(*statements, last=[dump(end.as_dict())])
 
 

@@ -20,8 +20,7 @@ from quality.turns.bell import Bell
 from quality.turns.events import Told
 from tenants.scope import tenant_scope
 
-KEEP_ALIVE_S = 15.0
-LOOK_S = 5.0  # a look at the rows although nothing rang: notifications are hints
+LOOK_S = 15.0  # a look at the rows although nothing rang, for notifications are hints; and a word to keep alive
 MAX_STREAM_S = 3600.0  # then the client comes back, and is judged anew
 NUM_THREADS = 4
 
@@ -82,16 +81,9 @@ def is_over(tenant_id: int, turn_id: int, after: int) -> bool:
 
 
 async def _lines(tenant_id: int, turn_id: int, after: int) -> AsyncIterator[bytes]:
-    spoke = time.monotonic()
     yield b": following\n\n"  # headers go out at once
     async for told in follow(tenant_id, turn_id, after):
-        if told is not None:
-            yield events.sse(told)
-        elif time.monotonic() - spoke > KEEP_ALIVE_S:
-            yield b": still here\n\n"
-        else:
-            continue
-        spoke = time.monotonic()
+        yield b": still here\n\n" if told is None else events.sse(told)
 
 
 def _look(tenant_id: int, turn_id: int, after: int) -> tuple[list[Told], bool]:

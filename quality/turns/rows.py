@@ -94,7 +94,15 @@ UPDATE agent_tool_calls SET outbound_message_id = %(outbound_message_id)s
 WHERE tenant_id = %(tenant_id)s AND turn_id = %(turn_id)s
 """
 
-ORDER = (INSERT_REPLY, UPSERT_CALL, PARK, FINISH, SAVE_TURN, NAME_REPLY)
+# Nobody will run or answer what an ended turn left open; what was sent and not heard of stays unknown.
+CLOSE_CALLS = """
+UPDATE agent_tool_calls SET state = CASE WHEN state = 'running' AND safety = 'unsafe' THEN 'unknown' ELSE 'error' END,
+    is_error = CASE WHEN state = 'running' AND safety = 'unsafe' THEN NULL ELSE true END,
+    error = CASE WHEN state = 'running' AND safety = 'unsafe' THEN NULL ELSE %(end_reason)s END
+WHERE tenant_id = %(tenant_id)s AND turn_id = %(turn_id)s AND state IN ('running', 'pending')
+"""
+
+ORDER = (INSERT_REPLY, UPSERT_CALL, PARK, FINISH, SAVE_TURN, NAME_REPLY, CLOSE_CALLS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 NUM_THREADS = 3
 STOP_GRACE_S = 20.0  # for turns to end by themselves when the worker is told to stop
+RETRY_S = 1.0
+MAX_TOOLSETS = 1_000  # whose ids a process remembers
 SETTLE_S = 0.02  # hints that come together make one pull
 
 
@@ -48,6 +50,7 @@ class Worker:
         self._loop = asyncio.new_event_loop()
         self._awake = asyncio.Event()
         self._is_stopping = False
+        self._alive_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="turn-loop", daemon=True)
         self._heart = threading.Thread(target=self._beat, name="turn-heart", daemon=True)
         self._ended = threading.Event()
@@ -96,6 +99,7 @@ class Worker:
                 await self._pull()
             except (DatabaseError, InterfaceError) as error:
                 logger.warning("No turns can be claimed (%s); trying again", str(error).strip())
+                self._loop.call_later(RETRY_S, self._awake.set)
             try:
                 async with asyncio.timeout(settings.TURN_SWEEP_S):
                     await self._awake.wait()
@@ -171,15 +175,21 @@ class Worker:
     def _toolset_id(self, tenant_id: int, text: str) -> "asyncio.Future[int | None]":
         async def find() -> int | None:
             if (tenant_id, text) not in self._toolsets:
+                if len(self._toolsets) >= MAX_TOOLSETS:
+                    self._toolsets.clear()
                 self._toolsets[tenant_id, text] = await self._in_thread(save_toolset, tenant_id, text)
-            return self._toolsets[tenant_id, text]
+            return self._toolsets.get((tenant_id, text))
 
         return asyncio.ensure_future(find())
 
     # --- leases -------------------------------------------------------------------------------------------------------
     def _beat(self) -> None:
-        """One heartbeat for all turns, in a thread that a busy loop does not starve."""
+        """One heartbeat for all turns, in a thread that a busy loop does not starve. A loop that hangs keeps none."""
         while not self._ended.wait(settings.TURN_LEASE_S / 4):
+            self._loop.call_soon_threadsafe(self._note_life)
+            if time.monotonic() - self._alive_at > 2 * settings.TURN_LEASE_S:
+                logger.error("The loop of the turns hangs; their leases are not renewed")
+                continue
             by_tenant: dict[int, list[uuid.UUID]] = {}
             for token, carrier in list(self._carriers.items()):
                 by_tenant.setdefault(carrier.claim.tenant_id, []).append(token)
@@ -190,6 +200,9 @@ class Worker:
                     logger.warning("Leases were not renewed (%s); trying again", str(error).strip())
                     continue
                 self._loop.call_soon_threadsafe(self._heed, tokens, renewed)
+
+    def _note_life(self) -> None:
+        self._alive_at = time.monotonic()
 
     def _heed(self, tokens: list[uuid.UUID], renewed: leases.Renewed) -> None:
         for token in tokens:

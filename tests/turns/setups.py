@@ -32,6 +32,7 @@ def from_variables(asked: Asked) -> Setup:
         "safe": [look_up(guard)],
         "unsafe": [look_up(guard, Safety.UNSAFE)],
         "approve": [in_mode(look_up(guard, Safety.UNSAFE), Mode.APPROVE)],
+        "mixed": [look_up(guard), in_mode(look_up(guard, Safety.UNSAFE), Mode.APPROVE)],
         "mixed_approve": [in_mode(look_up(guard, safety), Mode.APPROVE) for safety in (Safety.UNSAFE, Safety.SAFE)],
         "client": [FunctionTool("ask_user", "Asks the caller.", CITY, None, Mode.CLIENT, Safety.SAFE)],
     }

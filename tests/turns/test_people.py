@@ -200,3 +200,16 @@ def test_a_waiting_turn_is_called_off_at_once(lab: Lab) -> None:
     assert lab.run_of(turn).turn.end_reason == "cancelled"
     with tenant_scope(lab.tenant):
         assert AuditEvent.objects.filter(action="turn.cancelled").count() == 1
+
+
+def test_a_turn_that_is_called_off_leaves_no_call_waiting(lab: Lab) -> None:
+    lab.tools.hold.clear()
+    turn = lab.turn("parallel_calls:2,plain_text", "mixed")
+    lab.worker()
+    eventually(lambda: lab.tools.count("/weather") == 1)
+    with tenant_scope(lab.tenant):
+        cancel_turn(turn.pk)
+    assert lab.rests(turn).state == TurnState.CANCELLED
+    with tenant_scope(lab.tenant):
+        states = {call.tool_name: (call.state, call.error) for call in ToolCall.objects.filter(turn=turn)}
+    assert states == {"get_weather": ("error", "cancelled"), "send_note": ("error", "cancelled")}
