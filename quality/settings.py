@@ -204,6 +204,12 @@ for _name in ("LLM_TOOL_MAX_ITERATIONS", "LLM_TOOL_TIMEOUT_SECS", "LLM_TOOL_RESU
 SCRIPT_TOOLS_DIR = read("SCRIPT_TOOLS_DIR", "str", default="")
 if SCRIPT_TOOLS_DIR and not Path(SCRIPT_TOOLS_DIR).is_dir():
     raise ImproperlyConfigured(f"SCRIPT_TOOLS_DIR: there is no folder {SCRIPT_TOOLS_DIR}.")
+TOOL_DATABASES = read("TOOL_DATABASES", "json", default={})
+if not isinstance(TOOL_DATABASES, dict) or not all(
+    isinstance(_one, dict) and isinstance(_one.get("dsn"), str) and isinstance(_one.get("description", ""), str)
+    for _one in TOOL_DATABASES.values()
+):
+    raise ImproperlyConfigured('TOOL_DATABASES: expected {"name": {"dsn": "postgresql://…", "description": "…"}}.')
 
 # --- people ----------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "tenants.User"

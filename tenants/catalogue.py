@@ -5,10 +5,13 @@ from dataclasses import dataclass, field, replace
 
 from engine.tools import Mode, Safety, Tool
 from engine.tools.booking import booking_tool
+from engine.tools.database import database_tool
 from engine.tools.definitions import HttpDefinition
-from tenants import booking, scripts
+from engine.tools.exchange import exchange_tools
+from tenants import booking, databases, scripts
 from tenants.active import active
-from tenants.models import HttpToolRow, SecretUse, TenantSettings, ToolSwitch
+from tenants.exchange import DeskStore
+from tenants.models import ExchangeRate, HttpToolRow, SecretUse, TenantSettings, ToolSwitch
 from tenants.tools import definition_of, place_of, secret_names
 
 EXAMPLE_LINK = "https://example.com/"  # only its tool's name and description are looked at
@@ -41,7 +44,13 @@ def catalogue() -> list[Entry]:
     uses = {(use.tool_name, use.origin, use.secret.name) for use in SecretUse.objects.select_related("secret")}
     kept = [_kept(row, uses) for row in HttpToolRow.objects.order_by("name")]
     names = {entry.name for entry in kept}
-    others = [*_active(names, switches, uses), _booking(switches), *_scripts(own, switches)]
+    others = [
+        *_active(names, switches, uses),
+        _booking(switches),
+        *_exchange(switches),
+        *_databases(own, switches),
+        *_scripts(own, switches),
+    ]
     return kept + [entry for entry in others if entry.name not in names]
 
 
@@ -81,6 +90,22 @@ def _scripts(own: TenantSettings | None, switches: dict[str, ToolSwitch]) -> Ite
     for tool in scripts.loaded()[0]:
         entry = _own(tool, "script", note="" if is_on else "script tools are switched off")
         yield _on_if(is_on, _switched(entry, switches))
+
+
+def _exchange(switches: dict[str, ToolSwitch]) -> Iterator[Entry]:
+    """The desk's tools: there while it has an active rate."""
+    is_open = ExchangeRate.objects.filter(is_active=True).exists()
+    for tool in exchange_tools(DeskStore(0), ""):
+        entry = _own(tool, "exchange", note="" if is_open else "the desk has no active rate")
+        yield _on_if(is_open, _switched(entry, switches))
+
+
+def _databases(own: TenantSettings | None, switches: dict[str, ToolSwitch]) -> Iterator[Entry]:
+    """One tool for all databases; its description tells of those that the tenant chose."""
+    chosen = databases.databases(own.databases if own is not None else ())
+    if offered := chosen or databases.databases(databases.configured()):
+        entry = _own(database_tool(offered), "database", note="" if chosen else "no database is switched on")
+        yield _on_if(bool(chosen), _switched(entry, switches))
 
 
 def _own(tool: Tool | HttpDefinition, kind: str, *, note: str) -> Entry:

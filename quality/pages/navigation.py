@@ -40,6 +40,7 @@ GROUPS: list[list[Place]] = [
         Place("tool-list", "Tools", "g t"),
         Place("model-list", "Models", "g l"),
         Place("style-list", "Styles", "g s"),
+        Place("exchange", "Exchange", "g d"),
         Place("secret-list", "Secrets", "g v", Role.ADMIN),
         Place("member-list", "Members", "g m"),
         Place("token-list", "API tokens", "g k", Role.ADMIN),

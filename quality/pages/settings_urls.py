@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.pages import booking, endpoints, secrets, styles, tools
+from quality.pages import booking, endpoints, exchange, secrets, styles, tools
 
 urlpatterns = [
     path("tools/", tools.tool_list, name="tool-list"),
@@ -40,6 +40,15 @@ urlpatterns = [
     path("styles/<int:pk>/restore/<int:number>/", styles.style_restore, name="style-restore"),
     path("skills/save/", styles.skill_save, name="skill-save"),
     path("skills/<int:pk>/delete/", styles.skill_delete, name="skill-delete"),
+    path("tools/databases/", tools.databases_choose, name="databases-choose"),
+    path("exchange/", exchange.exchange_page, name="exchange"),
+    path("exchange/rates/save/", exchange.rate_save, name="rate-save"),
+    path("exchange/rates/<int:pk>/delete/", exchange.rate_delete, name="rate-delete"),
+    path("exchange/requisites/", exchange.requisites_save, name="requisites-save"),
+    path("exchange/info/", exchange.info_save, name="info-save"),
+    path("exchange/customers/", exchange.customer_save, name="customer-save"),
+    path("exchange/orders/<int:pk>/paid/", exchange.order_paid, name="order-paid"),
+    path("exchange/orders/<int:pk>/cancel/", exchange.order_cancel, name="order-cancel"),
     path("secrets/", secrets.secret_list, name="secret-list"),
     path("secrets/set/", secrets.secret_set, name="secret-set"),
     path("secrets/<int:pk>/delete/", secrets.secret_delete, name="secret-delete"),

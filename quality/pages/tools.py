@@ -16,7 +16,7 @@ from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.argument_form import argument_form
 from quality.pages.diff import diff
 from quality.pages.tool_form import JsonForm, ToolForm, faults_of, pretty
-from tenants import limits, scripts, tools, trial
+from tenants import databases, limits, scripts, tools, trial
 from tenants.active import shown_definition
 from tenants.catalogue import catalogue
 from tenants.envelope import SecretInvalid
@@ -71,6 +71,10 @@ def _list_page(request: TenantRequest, form: LimitsForm) -> HttpResponse:
         "has_scripts": bool(scripts.loaded()[0]),
         "scripts_enabled": bool(own and own.scripts_enabled),
         "script_faults": faults,
+        "databases": [
+            (name, one.get("description", ""), own is not None and name in own.databases)
+            for name, one in databases.configured().items()
+        ],
         "modes": MODES,
         "safeties": SAFETIES,
     }
@@ -98,6 +102,18 @@ def scripts_switch(request: TenantRequest) -> HttpResponse:
     is_enabled = request.POST.get("is_enabled") == "on"
     scripts.switch(is_enabled=is_enabled, actor=request.user)
     messages.success(request, f"Script tools are {'on' if is_enabled else 'off'}.")
+    return redirect("tool-list", slug=request.tenant.slug)
+
+
+@require_POST
+@tenant_view(Role.ADMIN)
+def databases_choose(request: TenantRequest) -> HttpResponse:
+    try:
+        databases.choose(request.POST.getlist("name"), actor=request.user)
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+    else:
+        messages.success(request, "The databases are chosen.")
     return redirect("tool-list", slug=request.tenant.slug)
 
 

@@ -5,7 +5,7 @@ raises the version, so a turn that begins after a write sees it, in every proces
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -14,16 +14,19 @@ from engine.limits import Limits
 from engine.net import Guard
 from engine.tools import Arguments, Mode, Safety, Tool, ToolContext, ToolOutcome
 from engine.tools.booking import booking_tool
+from engine.tools.database import database_tool
+from engine.tools.exchange import exchange_tools
 from engine.tools.http import HttpTool
 from engine.tools.pending import in_mode
 from quality.models import TurnRun
 from quality.turns import setup
 from quality.turns.setup import Asked, Setup, SetupRefused
-from tenants import booking, catalogue, deployment, endpoints, outbound, scripts, secrets
+from tenants import booking, catalogue, databases, deployment, endpoints, outbound, scripts, secrets
 from tenants.envelope import SecretInvalid
+from tenants.exchange import DeskStore
 from tenants.limits import ToolLimits, limits
 from tenants.models import Tenant, TenantSettings
-from tenants.scope import tenant_scope
+from tenants.scope import current_tenant_id, tenant_scope
 from tenants.styles import ActiveStyle, active_styles
 from tenants.tools import place_of, secret_names
 from tenants.versions import current_version
@@ -57,6 +60,7 @@ class Plan:
 
     entries: tuple[catalogue.Entry, ...]
     limits: ToolLimits
+    databases: tuple[str, ...]
     styles: Mapping[str, ActiveStyle]
     default_style: str
 
@@ -112,7 +116,7 @@ def resolve_tools(tenant: Tenant | int, conversation: Conversation) -> Toolbox:
         entries = [entry for entry in plan.entries if names is None or entry.name in names]
         known: dict[str, str] = {}
         try:
-            tools = tuple(_tools(entries, conversation, outbound.guard(), known))
+            tools = tuple(_tools(entries, conversation, outbound.guard(), known, plan.databases))
         except SecretInvalid as error:
             raise SetupRefused(error.code, str(error)) from error
         return Toolbox(tools, style, plan.limits, known)
@@ -162,8 +166,13 @@ def _plan(tenant_id: int) -> Plan:
             return _plans[key]
     entries = tuple(entry for entry in catalogue.catalogue() if entry.is_enabled)
     styles, default_style = active_styles()
+    own = TenantSettings.objects.first()
     plan = Plan(
-        entries, limits(TenantSettings.objects.first()), {style.style_id: style for style in styles}, default_style
+        entries=entries,
+        limits=limits(own),
+        databases=tuple(own.databases) if own is not None else (),
+        styles={style.style_id: style for style in styles},
+        default_style=default_style,
     )
     with _lock:
         for stale in [each for each in _plans if each[0] == tenant_id]:
@@ -175,10 +184,20 @@ def _plan(tenant_id: int) -> Plan:
 
 
 def _tools(
-    entries: Iterable[catalogue.Entry], conversation: Conversation, guard: Guard, known: dict[str, str]
+    entries: Sequence[catalogue.Entry],
+    conversation: Conversation,
+    guard: Guard,
+    known: dict[str, str],
+    own_databases: Sequence[str],
 ) -> Iterator[Tool]:
     """Each entry as a tool. Secrets that are read are added to `known`."""
-    of_scripts = {tool.name: tool for tool in scripts.loaded()[0]}
+    ours: dict[str, Tool] = {tool.name: tool for tool in scripts.loaded()[0]}
+    kinds = {entry.kind for entry in entries}
+    if "exchange" in kinds and conversation.contact_id:  # the desk serves a customer that it knows
+        ours |= {tool.name: tool for tool in exchange_tools(DeskStore(current_tenant_id()), conversation.contact_id)}
+    if "database" in kinds:
+        tool_of_databases = database_tool(databases.databases(own_databases))
+        ours[tool_of_databases.name] = tool_of_databases
     for entry in entries:
         tool: Tool | None = None
         if entry.definition is not None:
@@ -189,8 +208,8 @@ def _tools(
         elif entry.kind == "booking":
             link = booking.url(run=conversation.run)
             tool = booking_tool(link) if link else None
-        elif entry.kind == "script":
-            tool = of_scripts.get(entry.name)
+        else:
+            tool = ours.get(entry.name)
         if tool is not None:
             is_own = (tool.mode, tool.safety) == (entry.mode, entry.safety)
             yield tool if is_own else in_mode(tool, entry.mode, entry.safety)

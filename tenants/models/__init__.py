@@ -3,6 +3,13 @@
 from tenants.models.audit import AuditEvent
 from tenants.models.base import TenantManager, TenantModel, TenantQuerySet
 from tenants.models.endpoint import ModelEndpoint
+from tenants.models.exchange import (
+    ExchangeCustomer,
+    ExchangeDesk,
+    ExchangeOrder,
+    ExchangeRate,
+    ExchangeRequisites,
+)
 from tenants.models.people import Invitation, Membership, Role, User
 from tenants.models.secret import Purpose, Secret, SecretUse
 from tenants.models.settings import TenantSettings
@@ -14,6 +21,11 @@ from tenants.models.tool import HttpToolRow, HttpToolVersion, ToolSwitch
 __all__ = [
     "ApiToken",
     "AuditEvent",
+    "ExchangeCustomer",
+    "ExchangeDesk",
+    "ExchangeOrder",
+    "ExchangeRate",
+    "ExchangeRequisites",
     "HttpToolRow",
     "HttpToolVersion",
     "Invitation",
