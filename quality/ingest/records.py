@@ -245,10 +245,14 @@ def toolset_sha256(tools: str) -> str:
 
 
 def _toolset(one: str | None, other: str | None) -> str | None:
+    if one == other:
+        return one
     return max((text for text in (one, other) if text), key=toolset_sha256, default=None)
 
 
 def _greater(one: Any, other: Any) -> Any:
+    if one == other:
+        return one
     return max((value for value in (one, other) if value is not None), default=None)
 
 

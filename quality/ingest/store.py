@@ -225,10 +225,11 @@ class _Plan:
     def _at_home(self, draft: _Draft, record: TurnRecord) -> TurnRecord:
         """A record that tells no turn belongs to the one that its call has."""
         for call in record.calls:
+            known = self._known(draft, call)
+            if known is None or known.turn == _key(record):
+                continue
             if record.external_id == anonymous_turn_id(call.source, call.external_id):
-                known = self._known(draft, call)
-                if known is not None:
-                    return msgspec.structs.replace(record, external_id=known.turn[1])
+                return msgspec.structs.replace(record, external_id=known.turn[1])
         return record
 
     def _turn(self, key: Key, record: TurnRecord, before: _Turn | None) -> _Turn:
@@ -244,7 +245,7 @@ class _Plan:
             if self._correction is None or before.stored is None:
                 raise
             merged = merge_turns(msgspec.structs.replace(before.record, messages=record.messages), record)
-        return before if merged.digest() == before.record.digest() else _Turn(merged, before.stored, True)
+        return before if merged.content == before.record.content else _Turn(merged, before.stored, True)
 
     def _call(self, turn: Key, known: _Call, record: CallRecord) -> _Call:
         """What the call shall be once this record is in; `known` itself if that changes nothing. Raises Conflict."""
