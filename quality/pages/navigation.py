@@ -37,7 +37,7 @@ GROUPS: list[list[Place]] = [
         Place("export", "Export", "g e", Role.ADMIN),
     ],
     [
-        Place("tool-list", "Tools", "g t"),
+        Place("tool-list", "Tools", "g f"),
         Place("model-list", "Models", "g l"),
         Place("style-list", "Styles", "g s"),
         Place("exchange", "Exchange", "g d"),
