@@ -6,12 +6,12 @@ servers count ids anew in each reply and some histories use one id twice. A call
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quality.ingest import evidence
 from quality.ingest.jsontext import Node, dump
-from quality.ingest.records import MAX_PLACE, CallRecord, RecordError, TurnRecord, fingerprint
+from quality.ingest.records import MAX_PLACE, CallRecord, RecordError, TurnRecord, fingerprint, unnamed_conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,9 @@ def turns(history: History) -> list[TurnRecord]:
         missing = "message of the assistant" if history.messages else "message"
         raise RecordError("empty", history.path, f"There is no {missing}, so nothing to store.")
     prompt = _system(system)
+    if len(found) > 1 and history.conversation is None:
+        # A name of ours, so that each turn is read with those before it.
+        history = replace(history, conversation=unnamed_conversation(history.identity))
     return [_record(history, turn, ordinal, prompt) for ordinal, turn in enumerate(found) if turn.replies]
 
 

@@ -21,6 +21,7 @@ CONFLICT = "conflict"
 MAX_PLACE = 32_767  # of cycle and index
 MAX_TOOLS = 1_000
 MAX_NAME_CHARS = 500  # of names and ids that are not ours; four bytes each still fit an index row
+UNNAMED = "~"
 
 
 class RecordError(ValueError):
@@ -264,7 +265,7 @@ def to_neutral(call: CallRecord) -> dict[str, Any]:
     """The neutral record as JSON values. `tenant` is the upload's, never the file's."""
     return {
         "tenant": None,
-        "conversation": call.conversation,
+        "conversation": None if (call.conversation or "").startswith(UNNAMED) else call.conversation,
         "contact": call.contact,
         "message": call.message,
         "cycle": call.cycle,
@@ -283,6 +284,12 @@ def to_neutral(call: CallRecord) -> dict[str, Any]:
         "prompt_version": call.prompt_version,
         "warnings": list(call.warnings),
     }
+
+
+def unnamed_conversation(identity: object) -> str:
+    """What we call a conversation of several turns whose source gives it no name: `~` and sixteen hex digits. No id
+    that a source gives begins so, and the neutral record of it says null."""
+    return f"{UNNAMED}{fingerprint('conversation', identity)[:16]}"
 
 
 def fingerprint(*parts: object) -> str:

@@ -10,7 +10,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
 from quality.ingest.importer import run_import
-from quality.models import Import, ImportIssue, ImportState, ToolCall
+from quality.models import Import, ImportIssue, ImportState, ToolCall, Turn
+from tenants.scope import tenant_scope
 from tests.factories import ImportFactory
 from tests.pages.conftest import HTMX
 
@@ -239,3 +240,27 @@ def test_what_was_imported_without_a_time_is_shown_everywhere(operator, inside, 
         assert response.status_code == 200, page
         if not page.startswith("imports"):
             assert "get_order" in response.text
+
+
+def test_the_turns_of_a_chat_without_a_name_are_read_together(browse, tenant, queued):
+    def turn(number: int) -> list[dict[str, object]]:
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+        return [
+            {"role": "user", "content": f"question {number}"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": "found"},
+            {"role": "assistant", "content": f"answer {number}"},
+        ]
+
+    chats = [{"messages": [*turn(1), *turn(2)]}, {"messages": turn(3)}]
+    browse("operator").post(UPLOAD, {"format": "auto", "files": [file("\n".join(map(json.dumps, chats)))]})
+    with tenant_scope(tenant):
+        job = Import.objects.get()
+    run_import(job.pk, tenant=tenant)
+    with tenant_scope(tenant):
+        first, second, alone = Turn.objects.order_by("pk")
+    assert first.conversation_id == second.conversation_id
+    assert first.conversation_id.startswith("~")
+    assert alone.conversation_id == ""
+    page = browse("viewer").get(f"/t/acme/turns/{second.pk}/").text
+    assert "1 earlier turn" in page
