@@ -127,7 +127,10 @@ class Worker:
                     self._pull_thread, _closing, leases.claim_turns, tenant_id, share
                 )
                 for claim in claims:
-                    self._carry(claim)
+                    if self._is_stopping:  # told so while we claimed
+                        await self._in_thread(leases.release, claim)
+                    else:
+                        self._carry(claim)
                 free -= len(claims)
                 if len(claims) == share:
                     still.append(tenant_id)
