@@ -73,7 +73,7 @@ def prepare_embedded(site: Site, household: Household, server: EmbeddedPostgres,
     stamp = site.state.folder / STAMP
     kept = site.state.read_environment(DATABASE_FILE)
     if kept and stamp.exists() and stamp.read_text() == wanted:
-        return moved_to(kept, urlsplit(admin_url).port)
+        return keep(site, moved_to(kept, urlsplit(admin_url).port))
     household.tell("Preparing the database")
     stamp.unlink(missing_ok=True)
     # The password goes through the environment: a command line can be read by every user of the machine.
@@ -84,10 +84,15 @@ def prepare_embedded(site: Site, household: Household, server: EmbeddedPostgres,
         f"--admin-url={server.dsn(urlsplit(admin_url).port or 0, with_password=False)}",
         env={"PGPASSWORD": server.password},
     )
-    variables = parse_environment(step.output())
-    write_private(site.state.folder / DATABASE_FILE, "".join(f"{k}={v}\n" for k, v in variables.items()))
+    variables = keep(site, parse_environment(step.output()))
     migrate(site, household, variables)
     write_private(stamp, wanted)
+    return variables
+
+
+def keep(site: Site, variables: dict[str, str]) -> dict[str, str]:
+    """Write the DSNs down as they are now: `bin/manage` reads them there, and so does the next start."""
+    write_private(site.state.folder / DATABASE_FILE, "".join(f"{k}={v}\n" for k, v in variables.items()))
     return variables
 
 
