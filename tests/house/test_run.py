@@ -82,5 +82,8 @@ def test_it_serves_stops_and_finds_its_data_again(state_dir):
         said = read_until_ready(again)
         assert "Preparing" not in said
         assert f"http://127.0.0.1:{port}/signin/once/" in said  # so the demo's admin is still there
+        env = {"PATH": os.environ["PATH"], "STATE_DIR": str(state_dir)}
+        command = subprocess.run(["bin/manage", "signin_link"], cwd=ROOT, env=env, capture_output=True, text=True)
+        assert command.stdout.startswith("/signin/once/"), command.stderr  # though the server moved to another port
     finally:
         end(again)
