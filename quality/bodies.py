@@ -5,14 +5,15 @@ application: anybody could fill the disk otherwise. Under WSGI the middleware re
 by the views there.
 """
 
-import json
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestAborted
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from quality.api.problems import problem
 
 type Receive = Callable[[], Awaitable[dict[str, Any]]]
 type Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -30,13 +31,12 @@ def allowed_bytes(path: str, *, has_session: bool, has_token: bool) -> int:
     return settings.DATA_UPLOAD_MAX_MEMORY_SIZE + _FRAME
 
 
-def _refusal(path: str, limit: int) -> tuple[str, bytes]:
-    """Content type and body of the 413."""
+def _refusal(path: str, limit: int) -> HttpResponse:
+    """The 413, in the API's shape for its own paths."""
     detail = f"The request is larger than the {limit // (1024 * 1024)} MiB that are taken here. Send less at once."
-    if not path.startswith(("/api/", "/v1/")):
-        return "text/plain; charset=utf-8", detail.encode()
-    body = {"type": "urn:quality-lab:problem:too_large", "title": "Content Too Large", "status": 413, "detail": detail}
-    return "application/problem+json", json.dumps(body | {"errors": [], "requestId": ""}).encode()
+    if path.startswith(("/api/", "/v1/")):
+        return problem(413, "too_large", detail)
+    return HttpResponse(detail, status=413, content_type="text/plain; charset=utf-8")
 
 
 class BodyLimit:
@@ -56,7 +56,7 @@ class BodyLimit:
             has_session=settings.SESSION_COOKIE_NAME.encode() in headers.get(b"cookie", b""),
             has_token=headers.get(b"authorization", b"").lower().startswith(b"bearer "),
         )
-        if _stated_length([headers.get(b"content-length", b"")]) > limit:
+        if _stated_length(headers.get(b"content-length", b"").decode("latin-1")) > limit:
             await _send_refusal(send, path, limit)
             return
         left = limit
@@ -77,22 +77,19 @@ class BodyLimit:
 
 
 async def _send_refusal(send: Send, path: str, limit: int) -> None:
-    media_type, body = _refusal(path, limit)
+    refusal = _refusal(path, limit)
     headers = [
-        (b"content-type", media_type.encode()),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-type", refusal["Content-Type"].encode()),
+        (b"content-length", str(len(refusal.content)).encode()),
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": refusal.content})
 
 
-def _stated_length(values: Iterable[bytes | str]) -> int:
-    for value in values:
-        text = value.decode("latin-1") if isinstance(value, bytes) else value
-        if text.isascii() and text.isdecimal():
-            return int(text[:15])
-    return 0
+def _stated_length(header: str) -> int:
+    """The Content-Length; 0 where there is none, or no number."""
+    return int(header[:15]) if header.isascii() and header.isdecimal() else 0
 
 
 class BodyLimitMiddleware:
@@ -107,7 +104,6 @@ class BodyLimitMiddleware:
             has_session=settings.SESSION_COOKIE_NAME in request.COOKIES,
             has_token=request.headers.get("Authorization", "").lower().startswith("bearer "),
         )
-        if _stated_length([request.headers.get("Content-Length", "")]) > limit:
-            media_type, body = _refusal(request.path, limit)
-            return HttpResponse(body, status=413, content_type=media_type)
+        if _stated_length(request.headers.get("Content-Length", "")) > limit:
+            return _refusal(request.path, limit)
         return self.get_response(request)
