@@ -23,6 +23,35 @@ ROLE_FOR = {
 }
 
 
+def bearer(header: str) -> ApiToken | None:
+    """The live token that an `Authorization` header carries, or None."""
+    scheme, _, text = header.partition(" ")
+    return find_token(text.strip()) if scheme.lower() == "bearer" else None
+
+
+def require_scope(token: ApiToken, scope: Scope) -> None:
+    """Raises PermissionDenied if the token lacks the scope, or its maker by now the role for it."""
+    if scope not in token.scopes:
+        raise PermissionDenied(f"This token lacks the scope {scope}.", code="insufficient_scope")
+    role = ROLE_FOR[scope]
+    with tenant_scope(token.tenant):
+        membership = Membership.objects.filter(user=token.created_by_id).first()
+    if membership is None or not membership.may(role):
+        raise PermissionDenied(f"The maker of this token is no {role.label.lower()}.", code="insufficient_role")
+
+
+def still_has(header: str, scope: Scope) -> bool:
+    """Would a request with this `Authorization` header be let in now? For what goes on after its request was judged."""
+    token = bearer(header)
+    if token is None:
+        return False
+    try:
+        require_scope(token, scope)
+    except PermissionDenied:
+        return False
+    return True
+
+
 class TokenAuthentication(BaseAuthentication):
     """`Authorization: Bearer qlab_…`: `request.auth` is the token, `request.user` its maker."""
 
@@ -30,8 +59,7 @@ class TokenAuthentication(BaseAuthentication):
         header = request.headers.get("Authorization", "")
         if not header:
             return None
-        scheme, _, text = header.partition(" ")
-        token = find_token(text.strip()) if scheme.lower() == "bearer" else None
+        token = bearer(header)
         if token is None:
             raise AuthenticationFailed("This token is not valid: unknown, mistyped, expired or revoked.")
         return token.created_by, token
@@ -50,13 +78,7 @@ class HasScope(BasePermission):
         scope = Scope(write_scope or view.required_scope)
         if not isinstance(request.auth, ApiToken):
             return False
-        if scope not in request.auth.scopes:
-            raise PermissionDenied(f"This token lacks the scope {scope}.", code="insufficient_scope")
-        role = ROLE_FOR[scope]
-        with tenant_scope(request.auth.tenant):
-            membership = Membership.objects.filter(user=request.auth.created_by_id).first()
-        if membership is None or not membership.may(role):
-            raise PermissionDenied(f"The maker of this token is no {role.label.lower()}.", code="insufficient_role")
+        require_scope(request.auth, scope)
         return True
 
 

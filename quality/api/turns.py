@@ -3,6 +3,7 @@
 # (a field may be called `index` or `error`: REST framework takes declared fields off the class)
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.http import HttpResponse, HttpResponseBase
@@ -12,6 +13,7 @@ from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
+from quality.api.auth import still_has
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body
 from quality.api.problems import InvalidRequest, fault, problem
 from quality.api.rendering import JSONRenderer
@@ -247,7 +249,12 @@ class TurnEventsView(TenantView):
             if not TurnRun.objects.filter(turn=pk).exists():
                 raise NoSuchItem
         try:
-            return stream_turn(request._request, tenant_id=tenant_id, turn_id=pk)
+            return stream_turn(
+                request._request,
+                tenant_id=tenant_id,
+                turn_id=pk,
+                still_allowed=partial(still_has, request.headers["Authorization"], Scope.READ),
+            )
         except NotLive as error:
             return problem(503, "not_live", str(error))
 

@@ -1,13 +1,15 @@
 """A turn as it runs, told to those who watch: an event stream that can be taken up again where it broke off.
 
 Streams cost no thread and no connection while nothing happens: all of a process wait on one bell. Who may see the turn
-is the caller's to have checked.
+is the caller's to have checked; with `still_allowed` it is asked again while the stream is open, for a stream outlives
+tokens, sessions and memberships.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from django.core.handlers.asgi import ASGIRequest
@@ -21,6 +23,7 @@ from quality.turns.events import Told
 from tenants.scope import tenant_scope
 
 LOOK_S = 15.0  # a look at the rows although nothing rang, for notifications are hints; and a word to keep alive
+RECHECK_S = 15.0  # so long may who was shut out go on reading
 MAX_STREAM_S = 3600.0  # then the client comes back, and is judged anew
 NUM_THREADS = 4
 
@@ -38,9 +41,11 @@ def last_event_id(request: HttpRequest) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def stream_turn(request: HttpRequest, *, tenant_id: int, turn_id: int) -> HttpResponseBase:
+def stream_turn(
+    request: HttpRequest, *, tenant_id: int, turn_id: int, still_allowed: Callable[[], bool] | None = None
+) -> HttpResponseBase:
     """The answer that follows a turn to its end; 204 (which ends a browser's reconnecting) if there is nothing more.
-    Raises NotLive."""
+    It ends early once `still_allowed` says no. Raises NotLive."""
     if not isinstance(request, ASGIRequest):
         raise NotLive("Event streams are served by the live process (ASGI), not by this one.")
     after = last_event_id(request)
@@ -48,29 +53,51 @@ def stream_turn(request: HttpRequest, *, tenant_id: int, turn_id: int) -> HttpRe
         return HttpResponse(status=204)
     connection.close()  # else this request would keep it until the stream ends
     return StreamingHttpResponse(
-        _lines(tenant_id, turn_id, after),
+        _lines(tenant_id, turn_id, after, still_allowed),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store, private", "X-Accel-Buffering": "no"},
     )
 
 
-async def follow(tenant_id: int, turn_id: int, after: int = 0) -> AsyncIterator[Told | None]:
-    """Events of a turn as they come, to its end; None now and then while nothing happens."""
-    began = time.monotonic()
+async def follow(
+    tenant_id: int, turn_id: int, after: int = 0, *, still_allowed: Callable[[], bool] | None = None
+) -> AsyncIterator[Told | None]:
+    """Events of a turn as they come, to its end; None now and then while nothing happens.
+
+    `still_allowed` is called in a thread, outside any scope, every RECHECK_S; once it gives False nothing more is told.
+    """
+    began = asked = time.monotonic()
     with _bell().waiting_for(str(turn_id)) as rung:
         while time.monotonic() - began < MAX_STREAM_S:
             rung.clear()
-            told, over = await asyncio.get_running_loop().run_in_executor(_threads, _look, tenant_id, turn_id, after)
+            if still_allowed and time.monotonic() - asked >= RECHECK_S:
+                asked = time.monotonic()
+                if not await _aside(still_allowed):
+                    return
+            told, over = await _aside(partial(_look, tenant_id, turn_id, after))
             for one in told:
                 yield one
                 after = one.seq
             if over:
                 return
+            wait_s = min(LOOK_S, asked + RECHECK_S - time.monotonic()) if still_allowed else LOOK_S
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(wait_s):
                     await rung.wait()
             except TimeoutError:
                 yield None
+
+
+async def _aside[T](asks_database: Callable[[], T]) -> T:
+    """Off the event loop, in one of few threads; its connection goes back at once."""
+
+    def ask() -> T:
+        try:
+            return asks_database()
+        finally:
+            connection.close()
+
+    return await asyncio.get_running_loop().run_in_executor(_threads, ask)
 
 
 def is_over(tenant_id: int, turn_id: int, after: int) -> bool:
@@ -80,21 +107,20 @@ def is_over(tenant_id: int, turn_id: int, after: int) -> bool:
         return run is None or (run.state in ENDED and after >= run.last_seq)
 
 
-async def _lines(tenant_id: int, turn_id: int, after: int) -> AsyncIterator[bytes]:
+async def _lines(
+    tenant_id: int, turn_id: int, after: int, still_allowed: Callable[[], bool] | None
+) -> AsyncIterator[bytes]:
     yield b": following\n\n"  # headers go out at once
-    async for told in follow(tenant_id, turn_id, after):
+    async for told in follow(tenant_id, turn_id, after, still_allowed=still_allowed):
         yield b": still here\n\n" if told is None else events.sse(told)
 
 
 def _look(tenant_id: int, turn_id: int, after: int) -> tuple[list[Told], bool]:
-    try:
-        with tenant_scope(tenant_id):
-            told = events.read(turn_id, after)
-            reached = told[-1].seq if told else after
-            run = TurnRun.objects.filter(turn=turn_id).only("state", "last_seq").first()
-            return told, run is None or (run.state in ENDED and reached >= run.last_seq)
-    finally:
-        connection.close()
+    with tenant_scope(tenant_id):
+        told = events.read(turn_id, after)
+        reached = told[-1].seq if told else after
+        run = TurnRun.objects.filter(turn=turn_id).only("state", "last_seq").first()
+        return told, run is None or (run.state in ENDED and reached >= run.last_seq)
 
 
 def _bell() -> Bell:

@@ -1,5 +1,6 @@
 """Event streams from a real server: in order, resumable, one listening connection for all."""
 
+import asyncio
 import json
 import threading
 import time
@@ -9,13 +10,17 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
+from django.db import connection
 
+from quality.api.auth import still_has
 from quality.models import TurnEvent
-from quality.turns import events
+from quality.turns import events, live
+from tenants.models import Membership, Role, Scope
 from tenants.scope import tenant_scope
+from tenants.tokens import revoke_token
 from tests import environment
 from tests.service import Service
-from tests.turns.conftest import Lab, eventually
+from tests.turns.conftest import PATIENCE_S, Lab, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +120,44 @@ def test_who_may_not_see_the_turn_sees_no_event(lab: Lab, streams, other_tenant)
         streams(theirs)
     assert refused.value.code == 404
     refused.value.close()
+
+
+def test_a_stream_ends_when_its_token_does(lab: Lab, api, monkeypatch) -> None:
+    monkeypatch.setattr(live, "RECHECK_S", 0.1)
+    client = api("read")
+    turn = lab.turn()  # with no worker: nothing ever rings
+    asked: list[bool] = []
+
+    def still_allowed() -> bool:
+        asked.append(still_has(client.headers["Authorization"], Scope.READ))
+        return asked[-1]
+
+    def revoke() -> None:
+        with tenant_scope(lab.tenant):
+            revoke_token(token=client.token, actor=client.user)
+        connection.close()
+
+    async def watch() -> None:
+        async for told in live.follow(lab.tenant.pk, turn.pk, still_allowed=still_allowed):
+            assert told is None
+            if asked == [True, True]:
+                await asyncio.to_thread(revoke)
+
+    asyncio.run(asyncio.wait_for(watch(), PATIENCE_S))
+    assert asked[-1] is False
+    assert set(asked[:-1]) == {True}
+
+
+def test_a_token_is_judged_anew_by_scope_and_by_its_makers_role(lab: Lab, api) -> None:
+    client = api("read", "turns:write")
+    header = client.headers["Authorization"]
+    assert still_has(header, Scope.TURNS_WRITE)
+    assert not still_has(header, Scope.EXPORT_READ)
+    assert not still_has(header + "x", Scope.READ)
+    with tenant_scope(lab.tenant):
+        Membership.objects.filter(pk=client.member.pk).update(role=Role.VIEWER)
+    assert still_has(header, Scope.READ)
+    assert not still_has(header, Scope.TURNS_WRITE)
 
 
 def test_many_streams_of_a_process_listen_on_one_connection(lab: Lab, streams) -> None:
