@@ -1,8 +1,20 @@
 """Turns and calls, what reviewers say of them, and how they come in."""
 
 from quality.models.base import ACTIONABLE, EvidenceField, Label
+from quality.models.cases import Case, CaseStatus, CaseVersion
+from quality.models.exports import Export, ExportState
 from quality.models.feedback import Feedback, FeedbackEvent, Review
 from quality.models.imports import Import, ImportIssue, ImportState
+from quality.models.improve import (
+    ArtifactKind,
+    CoachItem,
+    CoachRun,
+    CoachState,
+    GuidelineVersion,
+    Proposal,
+    ProposalEvent,
+    ProposalState,
+)
 from quality.models.runs import (
     ENDED,
     LIVE,
@@ -20,18 +32,31 @@ __all__ = [
     "ACTIONABLE",
     "ENDED",
     "LIVE",
+    "ArtifactKind",
     "CallDecision",
     "CallState",
+    "Case",
+    "CaseStatus",
+    "CaseVersion",
     "Channel",
+    "CoachItem",
+    "CoachRun",
+    "CoachState",
     "DecisionKind",
     "EvidenceField",
+    "Export",
+    "ExportState",
     "Feedback",
     "FeedbackEvent",
+    "GuidelineVersion",
     "Import",
     "ImportIssue",
     "ImportState",
     "Label",
     "ModelReply",
+    "Proposal",
+    "ProposalEvent",
+    "ProposalState",
     "Review",
     "Schedule",
     "ScheduleSlot",

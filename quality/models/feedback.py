@@ -1,9 +1,10 @@
 """What reviewers say. Labels are append-only events with a current state; undo is a new event."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
-from quality.models.base import EvidenceField, Label
+from quality.models.base import ACTIONABLE, EvidenceField, Label
 from quality.models.turns import ToolCall, Turn
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
@@ -66,6 +67,11 @@ class Feedback(OnItem):
     label = models.TextField(choices=Label.choices)
     note = models.TextField(blank=True)
     correction = EvidenceField(null=True)
+    # Derived from call, label and correction when it is given, so that groups are read from this table alone.
+    tool_name = models.TextField(blank=True, db_default="")
+    style_id = models.TextField(blank=True, db_default="")
+    faults = ArrayField(models.TextField(), default=list, db_default=[], help_text="See quality.improve.faults.")
+    guideline_version = models.PositiveIntegerField(null=True, help_text="The guidelines then; null: there were none.")
     version = models.PositiveIntegerField(help_text="The item's version that this label made.")
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
@@ -86,6 +92,11 @@ class Feedback(OnItem):
         indexes = [
             models.Index(fields=["tenant", "call"], name="agent_tool_call_feedback_call"),
             models.Index(fields=["tenant", "-updated_at", "-id"], name="agent_tool_call_feedback_new"),
+            models.Index(
+                fields=["tenant", "label", "tool_name", "style_id", "-updated_at"],
+                name="agent_tool_call_feedback_grp",
+                condition=models.Q(label__in=ACTIONABLE),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -106,6 +117,7 @@ class FeedbackEvent(OnItem):
     )
     note = models.TextField(blank=True)
     correction = EvidenceField(null=True)
+    guideline_version = models.PositiveIntegerField(null=True)
     version = models.PositiveIntegerField(help_text="The item's version after this event.")
     undoes = models.PositiveIntegerField(null=True, help_text="Version of the event that this one takes back.")
     nonce = models.UUIDField(null=True, help_text="Of the form that sent it: the same form twice is one event.")

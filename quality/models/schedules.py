@@ -1,5 +1,7 @@
 """Turns at set times."""
 
+import datetime as dt
+
 from django.db import models
 from django.utils import timezone
 
@@ -38,6 +40,11 @@ class Schedule(TenantModel):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def due_at(self) -> dt.datetime | None:
+        """The slot that fires next; None while it is paused."""
+        return self.next_at if self.is_enabled else None
 
 
 class ScheduleSlot(TenantModel):

@@ -244,8 +244,11 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
         "text": "x", "character varying": "x", "timestamp with time zone": "2026-01-01T00:00Z", "ARRAY": [],
         "jsonb": "{}", "double precision": 1.0, "numeric": 1, "uuid": "00000000-0000-0000-0000-000000000001",
     }  # fmt: skip
-    checked = {"state": {"agent_turns": "done", "agent_tool_calls": "result"}.get(table, "done"), "label": "other",
-               "purpose": "tool", "action": "label", "role": "viewer", "channel": "api", "kind": "approve"}  # fmt: skip
+    states = {"agent_tool_calls": "result", "agent_tool_call_improvement_proposals": "pending", "coach_items": "open"}
+    kinds = {"coach_items": "guidance", "exports": "calls"}
+    checked = {"state": states.get(table, "done"), "label": "other", "purpose": "tool", "action": "label",
+               "role": "viewer", "channel": "api", "kind": kinds.get(table, "approve"), "status": "active",
+               "format": "jsonl"}  # fmt: skip
     values = (
         {name: checked.get(name, fill[kind]) for name, kind, identity in columns if identity == "NO"}
         | {"tenant_id": tenant_id}
@@ -284,7 +287,17 @@ def test_the_runtime_role_has_no_right_that_skips_the_policies(db):
             )
 
 
-@pytest.mark.parametrize("table", ["audit_events", "agent_tool_call_feedback_events"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "audit_events",
+        "agent_tool_call_feedback_events",
+        "agent_tool_call_decisions",
+        "agent_tool_call_proposal_events",
+        "agent_tool_call_regression_case_versions",
+        "guideline_versions",
+    ],
+)
 def test_append_only_tables_can_be_neither_changed_nor_emptied(db, table):
     for right in ("UPDATE", "DELETE"):
         assert rows("SELECT has_table_privilege(current_user, %s, %s)", [table, right]) == [(False,)]
