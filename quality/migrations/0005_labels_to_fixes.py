@@ -305,8 +305,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("text", models.TextField(blank=True, help_text="The guidance line, or the skill's name.")),
-                ("user", models.TextField(blank=True, help_text="Of an example: what the user says.")),
-                ("assistant", models.TextField(blank=True, help_text="Of an example: what the agent answers.")),
+                ("user_text", models.TextField(blank=True, help_text="Of an example: what the user says.")),
+                ("assistant_text", models.TextField(blank=True, help_text="Of an example: what the agent answers.")),
                 ("rationale", models.TextField(blank=True)),
                 (
                     "feedback_ids",

@@ -1,5 +1,7 @@
 """What the database itself guarantees, asked of its catalogue and of real transactions (T1–T5, T7, T11, T15)."""
 
+from itertools import count
+
 import psycopg
 import pytest
 from django.apps import apps
@@ -230,6 +232,9 @@ def test_no_key_lets_a_child_point_at_another_tenants_parent(two):
             admin.execute("ROLLBACK")
 
 
+_numbers = count(1)  # a table that points at itself gets two rows, and their numbers may have to differ
+
+
 def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: object) -> int:
     """Insert a row with made-up values wherever a column must have one; returns its id."""
     columns = admin.execute(
@@ -240,7 +245,7 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
         [table],
     ).fetchall()
     fill = {
-        "bigint": 900_001, "smallint": 1, "integer": 1, "boolean": False, "bytea": b"x",
+        "bigint": 900_001, "smallint": 1, "integer": next(_numbers), "boolean": False, "bytea": b"x",
         "text": "x", "character varying": "x", "timestamp with time zone": "2026-01-01T00:00Z", "ARRAY": [],
         "jsonb": "{}", "double precision": 1.0, "numeric": 1, "uuid": "00000000-0000-0000-0000-000000000001",
     }  # fmt: skip
