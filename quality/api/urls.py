@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, endpoints, exports, health, ingest, styles, tools, turns
+from quality.api import calls, docs, endpoints, exports, health, ingest, schedules, styles, tools, turns
 
 ADMIN = "api/admin/quality/"
 
@@ -32,6 +32,9 @@ urlpatterns = [
     path("api/admin/models", endpoints.ModelsView.as_view(), name="api-models"),
     path("api/admin/models/<int:pk>", endpoints.ModelView.as_view(), name="api-model"),
     path("api/admin/models/<int:pk>/test", endpoints.ModelTestView.as_view(), name="api-model-test"),
+    path("api/admin/schedules", schedules.SchedulesView.as_view(), name="api-schedules"),
+    path("api/admin/schedules/<int:pk>", schedules.ScheduleView.as_view(), name="api-schedule"),
+    path("api/admin/schedules/<int:pk>/run", schedules.ScheduleRunView.as_view(), name="api-schedule-run"),
     path("api/schema", docs.SchemaView.as_view(), name="api-schema"),
     path("docs", docs.docs, name="api-docs"),
     path("healthz", health.healthz, name="healthz"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.pages import booking, endpoints, exchange, secrets, styles, tools
+from quality.pages import booking, endpoints, exchange, schedules, secrets, styles, tools
 
 urlpatterns = [
     path("tools/", tools.tool_list, name="tool-list"),
@@ -49,6 +49,15 @@ urlpatterns = [
     path("exchange/customers/", exchange.customer_save, name="customer-save"),
     path("exchange/orders/<int:pk>/paid/", exchange.order_paid, name="order-paid"),
     path("exchange/orders/<int:pk>/cancel/", exchange.order_cancel, name="order-cancel"),
+    path("schedules/", schedules.schedule_list, name="schedule-list"),
+    path("schedules/new/", schedules.schedule_new, name="schedule-new"),
+    path("schedules/create/", schedules.schedule_create, name="schedule-create"),
+    path("schedules/preview/", schedules.schedule_preview, name="schedule-preview"),
+    path("schedules/<int:pk>/", schedules.schedule_detail, name="schedule-detail"),
+    path("schedules/<int:pk>/save/", schedules.schedule_save, name="schedule-save"),
+    path("schedules/<int:pk>/switch/", schedules.schedule_switch, name="schedule-switch"),
+    path("schedules/<int:pk>/run/", schedules.schedule_run, name="schedule-run"),
+    path("schedules/<int:pk>/delete/", schedules.schedule_delete, name="schedule-delete"),
     path("secrets/", secrets.secret_list, name="secret-list"),
     path("secrets/set/", secrets.secret_set, name="secret-set"),
     path("secrets/<int:pk>/delete/", secrets.secret_delete, name="secret-delete"),

@@ -6,38 +6,119 @@ go forward, a slot inside the gap fires right after it; when they go back, a slo
 """
 
 import datetime as dt
-import zoneinfo
+import logging
+import uuid
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Any
 
-from cronsim import CronSim, CronSimError
 from django.core.exceptions import ValidationError
-from django.db import connections
+from django.db import connections, transaction
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
-from quality.models import Channel, Schedule, ScheduleSlot
-from quality.turns.create import create_turn
+from quality.models import Channel, Schedule, ScheduleSlot, Turn
+from quality.turns.create import MAX_TEXT_CHARS, create_turn
+from quality.turns.cron import next_slot, slots_after
+from tenants import audit
+from tenants.models import ApiToken, ModelEndpoint, Style, User
 from tenants.scope import tenant_scope
+
+logger = logging.getLogger(__name__)
 
 CATCH_UP = dt.timedelta(hours=1)
 MAX_MISSED = 1_000  # slots looked through after a long rest
+MAX_SCHEDULES = 200  # of one tenant
+BY_HAND = "now-"  # begins the last part of the external id of a turn that somebody asked for beside the slots
 
 
-def next_slot(cron: str, zone: str, after: dt.datetime) -> dt.datetime | None:
-    """The first slot after a moment, in UTC; None if there is none. Raises ValidationError with the field at fault."""
-    try:
-        local = after.astimezone(zoneinfo.ZoneInfo(zone))
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValidationError({"zone": f"There is no time zone {zone!r}."}) from error
-    try:
-        return next(CronSim(cron, local)).astimezone(dt.UTC)
-    except CronSimError as error:
-        raise ValidationError({"cron": f"{cron!r} is no cron expression: {error}"}) from error
-    except StopIteration:
-        return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleData:
+    """What a person says of a schedule. Without a model or a style the tenant's defaults apply."""
+
+    name: str
+    text: str
+    cron: str
+    zone: str = "UTC"
+    model_label: str = ""
+    style_id: str = ""
+    is_enabled: bool = True
+
+
+@transaction.atomic
+def keep_schedule(data: ScheduleData, *, actor: User, token: ApiToken | None = None, pk: int | None = None) -> Schedule:
+    """Make a schedule, or change the one with this `pk`, in the open scope. Raises ValidationError with each field at
+    fault, Schedule.DoesNotExist."""
+    if pk is None and Schedule.objects.count() >= MAX_SCHEDULES:
+        raise ValidationError(f"A tenant keeps {MAX_SCHEDULES} schedules at most. Delete one that is not needed.")
+    # Locked, so that the tick does not tell another next slot at the same time.
+    schedule = Schedule(created_by=actor) if pk is None else Schedule.objects.select_for_update().get(pk=pk)
+    was_due = (schedule.cron, schedule.zone, schedule.is_enabled), schedule.next_at
+    for name in ScheduleData.__slots__:
+        setattr(schedule, name, getattr(data, name))
+    schedule.name, schedule.cron = schedule.name.strip(), " ".join(schedule.cron.split())
+    _check(schedule)
+    save_schedule(schedule)
+    if pk is not None and was_due[0] == (schedule.cron, schedule.zone, schedule.is_enabled):
+        schedule.next_at = was_due[1]  # a slot that is due this moment is not lost by another name or message
+        schedule.save(update_fields=["next_at"])
+    _record("schedule.created" if pk is None else "schedule.changed", schedule, actor, token)
+    return schedule
+
+
+@transaction.atomic
+def switch_schedule(
+    schedule: Schedule, *, is_enabled: bool, actor: User, token: ApiToken | None = None, now: dt.datetime | None = None
+) -> Schedule:
+    """Pause or resume: slots that passed meanwhile are nobody's, the next one is told from now on."""
+    schedule.is_enabled = is_enabled
+    schedule.next_at = next_slot(schedule.cron, schedule.zone, now or timezone.now())
+    schedule.save(update_fields=["is_enabled", "next_at"])
+    _record("schedule.resumed" if is_enabled else "schedule.paused", schedule, actor, token)
+    return schedule
+
+
+@transaction.atomic
+def delete_schedule(schedule: Schedule, *, actor: User, token: ApiToken | None = None) -> None:
+    """The turns that it made stay."""
+    _record("schedule.deleted", schedule, actor, token)
+    schedule.delete()
+
+
+@transaction.atomic
+def run_now(schedule: Schedule, *, actor: User, token: ApiToken | None = None, nonce: str = "") -> Turn:
+    """Its turn at once, beside its slots. The same nonce again gives the same turn."""
+    moment = timezone.now()
+    turn = _turn(schedule, f"{BY_HAND}{nonce or uuid.uuid4().hex}", by=actor, token=token)
+    if not ScheduleSlot.objects.filter(schedule=schedule, turn=turn).exists():
+        ScheduleSlot.objects.create(schedule=schedule, slot=moment, turn=turn)
+        _record("schedule.run", schedule, actor, token, turn=turn.pk)
+    return turn
+
+
+def history(schedule: Schedule) -> QuerySet[ScheduleSlot]:
+    """Its slots with their turns, the newest first."""
+    slots: QuerySet[ScheduleSlot] = ScheduleSlot.objects.filter(schedule=schedule)
+    return slots.select_related("turn").order_by("-slot")
+
+
+def with_last_slot() -> list[Any]:
+    """The schedules of the open scope's tenant by name, each with its newest slot as `last` (None: it has none)."""
+    newest = ScheduleSlot.objects.filter(schedule=OuterRef("pk")).order_by("-slot").values("pk")[:1]
+    found: list[Any] = list(
+        Schedule.objects.select_related("created_by").annotate(last_pk=Subquery(newest)).order_by("name")
+    )
+    slots = ScheduleSlot.objects.select_related("turn").in_bulk([one.last_pk for one in found if one.last_pk])
+    for one in found:
+        one.last = slots.get(one.last_pk)
+    return found
 
 
 def save_schedule(schedule: Schedule, *, now: dt.datetime | None = None) -> Schedule:
     """Check and store a schedule, in the open scope, with its next slot. Raises ValidationError."""
     schedule.next_at = next_slot(schedule.cron, schedule.zone, now or timezone.now())
+    if schedule.next_at is None:
+        raise ValidationError({"cron": ValidationError(f"{schedule.cron!r} never comes.", "invalid_cron")})
     schedule.full_clean(exclude=["next_at", "created_by"])
     schedule.save()
     return schedule
@@ -49,7 +130,13 @@ def fire_due(now: dt.datetime | None = None) -> int:
     with connections["janitor"].cursor() as cursor:
         cursor.execute("SELECT tenant_id, id FROM turn_schedules WHERE is_enabled AND next_at <= %s", [now])
         due = cursor.fetchall()
-    return sum(_fire(tenant_id, schedule_id, now) for tenant_id, schedule_id in due)
+    num_turns = 0
+    for tenant_id, schedule_id in due:
+        try:
+            num_turns += _fire(tenant_id, schedule_id, now)
+        except ValidationError as error:  # a zone that is gone, say; the other schedules are not to wait for it
+            logger.error("Schedule %s of tenant %s does not fire: %s", schedule_id, tenant_id, error)
+    return num_turns
 
 
 def _fire(tenant_id: int, schedule_id: int, now: dt.datetime) -> int:
@@ -62,30 +149,85 @@ def _fire(tenant_id: int, schedule_id: int, now: dt.datetime) -> int:
         )
         if schedule is None or schedule.next_at is None:
             return 0
-        slots = [schedule.next_at]
-        while len(slots) < MAX_MISSED and (slot := next_slot(schedule.cron, schedule.zone, slots[-1])) and slot <= now:
-            slots.append(slot)
-        schedule.next_at = next_slot(schedule.cron, schedule.zone, max(now, slots[-1]))
+        *missed, last = _passed(schedule, schedule.next_at, now)
+        schedule.next_at = next_slot(schedule.cron, schedule.zone, max(now, last))
         schedule.save(update_fields=["next_at"])
-        *missed, last = slots
-        if now - last > CATCH_UP:
+        is_late = now - last > CATCH_UP
+        if is_late:
             missed.append(last)
-        for slot in missed:
-            ScheduleSlot.objects.get_or_create(schedule=schedule, slot=slot, defaults={"is_missed": True})
-        return 0 if last in missed else _begin(schedule, last)
+        rows = [ScheduleSlot(schedule=schedule, slot=slot, is_missed=True) for slot in missed]
+        ScheduleSlot.objects.bulk_create(rows, ignore_conflicts=True)
+        return 0 if is_late else _begin(schedule, last)
+
+
+def _passed(schedule: Schedule, first: dt.datetime, now: dt.datetime) -> list[dt.datetime]:
+    """The slots that have passed, from the first. After a long rest the oldest of them and those of the last hour."""
+
+    def from_slot(slot: dt.datetime, number: int) -> list[dt.datetime]:
+        following = islice(slots_after(schedule.cron, schedule.zone, slot), number)
+        return list(takewhile(lambda slot: slot <= now, following))
+
+    passed = [first, *from_slot(first, MAX_MISSED)]
+    if len(passed) > MAX_MISSED:
+        passed += from_slot(max(passed[-1], now - CATCH_UP), MAX_MISSED)
+    return passed
 
 
 def _begin(schedule: Schedule, slot: dt.datetime) -> int:
     fired, is_new = ScheduleSlot.objects.get_or_create(schedule=schedule, slot=slot)
     if not is_new:
         return 0
-    fired.turn = create_turn(
-        text=schedule.text,
-        channel=Channel.SCHEDULE,
-        external_id=f"schedule-{schedule.pk}-{slot:%Y%m%dT%H%M%SZ}",
-        model_label=schedule.model_label,
-        style_id=schedule.style_id,
-        by=schedule.created_by,
-    )
+    fired.turn = _turn(schedule, f"{slot:%Y%m%dT%H%M%SZ}", by=schedule.created_by)
     fired.save(update_fields=["turn"])
     return 1
+
+
+def is_by_hand(slot: ScheduleSlot) -> bool:
+    """Whether somebody asked for it beside the slots. Its turn is loaded, or queried."""
+    return slot.turn is not None and slot.turn.external_id.startswith(f"schedule-{slot.schedule_id}-{BY_HAND}")
+
+
+def _turn(schedule: Schedule, name: str, *, by: User | None, token: ApiToken | None = None) -> Turn:
+    return create_turn(
+        text=schedule.text,
+        channel=Channel.SCHEDULE,
+        external_id=f"schedule-{schedule.pk}-{name}",
+        model_label=schedule.model_label,
+        style_id=schedule.style_id,
+        by=by,
+        token=token,
+    )
+
+
+def _check(schedule: Schedule) -> None:
+    """What only the tenant's other settings, and the turns to come, make wrong."""
+    faults: dict[str, ValidationError] = {}
+    if len(schedule.text) > MAX_TEXT_CHARS:
+        faults["text"] = ValidationError(f"At most {MAX_TEXT_CHARS:,} characters.", "too_long")
+    elif not schedule.text.strip():
+        faults["text"] = ValidationError("Say what is sent to the agent.", "blank")
+    if schedule.model_label and not ModelEndpoint.objects.filter(label=schedule.model_label).exists():
+        text = f"There is no model with the label {schedule.model_label!r}. Add it under Models, or choose another one."
+        faults["model_label"] = ValidationError(text, "no_such_model")
+    if schedule.style_id and not Style.objects.filter(style_id=schedule.style_id).exists():
+        text = f"There is no style {schedule.style_id!r}. Add it under Styles, or choose another one."
+        faults["style_id"] = ValidationError(text, "no_such_style")
+    try:
+        next_slot(schedule.cron, schedule.zone, timezone.now())
+    except ValidationError as error:
+        faults |= {name: found[0] for name, found in error.error_dict.items()}
+    if faults:
+        raise ValidationError(faults)
+
+
+def _record(action: str, schedule: Schedule, actor: User, token: ApiToken | None, **more: int) -> None:
+    said = {name: getattr(schedule, name) for name in ScheduleData.__slots__}
+    audit.record(
+        action,
+        object_type="schedule",
+        object_id=schedule.pk,
+        actor=actor,
+        token=token,
+        after=None if action == "schedule.deleted" else said,
+        detail={"name": schedule.name, "cron": schedule.cron, "zone": schedule.zone, **more},
+    )

@@ -1,0 +1,74 @@
+"""Cron expressions: their slots in a time zone, what they mean in words, and what is wrong with one.
+
+Five fields as Debian's cron reads them. When clocks go forward a slot inside the gap is right after it; when they go
+back, a slot inside the repeated hour is there once.
+"""
+
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterator
+from itertools import islice
+
+from cronsim import CronSim, CronSimError
+from django.core.exceptions import ValidationError
+
+# What the fields are, in their order: how cronsim calls them, what they are, what may stand in them.
+FIELDS = (
+    ("minute", "minute", "0–59"),
+    ("hour", "hour", "0–23"),
+    ("day-of-month", "day of the month", "1–31, if a month named has it, or L for the last day"),
+    ("month", "month", "1–12, or JAN–DEC"),
+    ("day-of-week", "weekday", "0–7 (0 and 7 are Sunday), or MON–SUN"),
+)
+ALL = "minute, hour, day of the month, month, weekday"
+
+
+def next_slot(cron: str, zone: str, after: dt.datetime) -> dt.datetime | None:
+    """The first slot after a moment, in UTC; None if there is none. Raises ValidationError with the field at fault."""
+    return next(slots_after(cron, zone, after), None)
+
+
+def next_slots(cron: str, zone: str, after: dt.datetime, number: int) -> list[dt.datetime]:
+    """The next slots, in UTC. Raises ValidationError as `next_slot` does."""
+    return list(islice(slots_after(cron, zone, after), number))
+
+
+def slots_after(cron: str, zone: str, after: dt.datetime) -> Iterator[dt.datetime]:
+    """All slots after a moment, in UTC. Raises ValidationError with the field at fault, at the first of them."""
+    local = after.astimezone(zone_of(zone))
+    for slot in _read(cron, local):
+        found = slot.astimezone(dt.UTC)
+        if found > after:  # in the second of two like hours, slots of the first one are told again
+            yield found
+
+
+def in_words(cron: str) -> str:
+    """“At 08:00 on Monday through Friday”. Raises ValidationError."""
+    return _read(cron, dt.datetime(2000, 1, 1, tzinfo=dt.UTC)).explain()
+
+
+def zone_of(name: str) -> zoneinfo.ZoneInfo:
+    """Raises ValidationError."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        text = f"There is no time zone {name!r}. Zones are named like Europe/Berlin or America/New_York; UTC is one."
+        raise ValidationError({"zone": ValidationError(text, "no_such_zone")}) from error
+
+
+def _read(cron: str, start: dt.datetime) -> CronSim:
+    parts = cron.split()
+    if len(parts) != len(FIELDS):
+        text = f"Five fields are needed ({ALL}), such as “30 8 * * MON-FRI”; this has {len(parts)}."
+        raise ValidationError({"cron": ValidationError(text, "invalid_cron")})
+    try:
+        return CronSim(cron, start)
+    except CronSimError as error:
+        raise ValidationError({"cron": ValidationError(_reason(parts, str(error)), "invalid_cron")}) from error
+
+
+def _reason(parts: list[str], told: str) -> str:
+    for part, (known_as, name, values) in zip(parts, FIELDS, strict=True):
+        if told.lower() == f"bad {known_as}":
+            return f"“{part}” cannot stand for the {name}: {values}; also *, lists (1,15), ranges (1-5), steps (*/10)."
+    return f"This is no cron expression: {told}."
