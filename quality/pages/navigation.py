@@ -20,7 +20,6 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
-    name: str
     label: str
     key: str
     url: str
@@ -32,9 +31,6 @@ GROUPS: list[list[Place]] = [
         Place("overview", "Overview", "g o"),
         Place("review", "Review", "g r"),
         Place("call-list", "Calls", "g c"),
-        Place("turn-list", "Turns", "g n"),
-        Place("pending", "Pending", "g p"),
-        Place("run", "Run", "g u", Role.OPERATOR),
     ],
     [
         Place("import-list", "Import", "g i"),
@@ -62,7 +58,7 @@ def entries(request: HttpRequest, membership: Membership) -> list[list[Entry]]:
         for place in places:
             if membership.may(place.role):
                 url = reverse(place.name, args=[slug])
-                group.append(Entry(place.name, place.label, place.key, url, is_current=_covers(url, request.path, slug)))
+                group.append(Entry(place.label, place.key, url, is_current=_covers(url, request.path, slug)))
         groups.append(group)
     return groups
 
