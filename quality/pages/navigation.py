@@ -20,6 +20,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
+    name: str
     label: str
     key: str
     url: str
@@ -31,6 +32,9 @@ GROUPS: list[list[Place]] = [
         Place("overview", "Overview", "g o"),
         Place("review", "Review", "g r"),
         Place("call-list", "Calls", "g c"),
+        Place("turn-list", "Turns", "g n"),
+        Place("pending", "Pending", "g p"),
+        Place("run", "Run", "g u", Role.OPERATOR),
     ],
     [
         Place("import-list", "Import", "g i"),
@@ -45,6 +49,7 @@ GROUPS: list[list[Place]] = [
         Place("secret-list", "Secrets", "g v", Role.ADMIN),
         Place("member-list", "Members", "g m"),
         Place("token-list", "API tokens", "g k", Role.ADMIN),
+        Place("audit-list", "Audit log", "g y", Role.ADMIN),
     ],
 ]
 
@@ -58,7 +63,7 @@ def entries(request: HttpRequest, membership: Membership) -> list[list[Entry]]:
         for place in places:
             if membership.may(place.role):
                 url = reverse(place.name, args=[slug])
-                group.append(Entry(place.label, place.key, url, is_current=_covers(url, request.path, slug)))
+                group.append(Entry(place.name, place.label, place.key, url, is_current=_covers(url, request.path, slug)))
         groups.append(group)
     return groups
 

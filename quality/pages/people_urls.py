@@ -1,6 +1,6 @@
 from django.urls import path
 
-from quality.pages import members, people, tokens
+from quality.pages import audit, members, people, tokens
 
 urlpatterns = [
     path("", people.home, name="home"),
@@ -17,4 +17,5 @@ urlpatterns = [
     path("t/<slug:slug>/tokens/", tokens.token_list, name="token-list"),
     path("t/<slug:slug>/tokens/create/", tokens.token_create, name="token-create"),
     path("t/<slug:slug>/tokens/<int:pk>/revoke/", tokens.token_revoke, name="token-revoke"),
+    path("t/<slug:slug>/audit/", audit.audit_list, name="audit-list"),
 ]

@@ -1,0 +1,125 @@
+"""The audit log of a tenant: who did what, when, to what."""
+
+from typing import Any, cast
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import NoReverseMatch, reverse
+from django.views.decorators.http import require_GET
+
+from quality.filters import MomentField, QueryForm
+from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.render import render_page
+from tenants import audit_log
+from tenants.models import AuditEvent, Membership, Role
+
+WORDS = {
+    "subject": "about",
+    "action": "action",
+    "actor": "by",
+    "object_type": "kind of object",
+    "object_id": "object",
+    "request": "request",
+    "from": "from",
+    "to": "until",
+}
+HIDDEN = ("action", "object_type", "object_id", "request")  # conditions that come by links
+PAGES = {
+    "tool_call": "call-detail",
+    "turn": "turn-detail",
+    "import": "import-detail",
+    "proposal": "proposal-detail",
+    "case": "case-detail",
+}
+
+
+class AuditForm(QueryForm):
+    """The filter with the place in the log."""
+
+    subject = forms.ChoiceField(required=False, choices=list(audit_log.SUBJECTS.items()))
+    action = forms.CharField(required=False, max_length=80)
+    actor = forms.IntegerField(required=False, min_value=1)
+    object_type = forms.CharField(required=False, max_length=80)
+    object_id = forms.CharField(required=False, max_length=200)
+    request = forms.CharField(required=False, max_length=80)
+    since = MomentField(required=False)
+    until = MomentField(required=False, end=True)
+    before = forms.IntegerField(required=False, min_value=1)
+    after = forms.IntegerField(required=False, min_value=1)
+
+    @property
+    def wanted(self) -> audit_log.AuditFilter:
+        data = self.cleaned_data
+        return audit_log.AuditFilter(
+            subject=data["subject"],
+            action=data["action"],
+            actor_id=data["actor"],
+            object_type=data["object_type"],
+            object_id=data["object_id"],
+            request_id=data["request"],
+            since=data["since"],
+            until=data["until"],
+        )
+
+
+@require_GET
+@tenant_view(Role.ADMIN)
+def audit_list(request: TenantRequest) -> HttpResponse:
+    form = AuditForm(request.GET)
+    query = _filter_query(request.GET)
+    people = [each.user for each in Membership.objects.select_related("user").order_by("user__name", "user__email")]
+    context: dict[str, Any] = {
+        "form": form,
+        "unknown": form.unknown(),
+        "query": query.urlencode(),
+        "values": {name: query.get(name, "") for name in WORDS},
+        "chips": _chips(query, {str(person.pk): str(person) for person in people}),
+        "subjects": audit_log.SUBJECTS.items(),
+        "people": people,
+        "hidden": [(name, query[name]) for name in HIDDEN if name in query],
+        "page": None,
+    }
+    if form.is_valid():
+        page = audit_log.find(form.wanted, before=form.cleaned_data["before"], after=form.cleaned_data["after"])
+        context["page"] = page
+        context["rows"] = [(event, _address(request, event), _details(event)) for event in page.events]
+        context["last_pk"] = page.events[-1].pk if page.events else None
+    return render_page(cast(HttpRequest, request), "people/audit.html", context, partial="list")
+
+
+def _filter_query(data: QueryDict) -> QueryDict:
+    query = QueryDict(mutable=True)
+    for name in WORDS:
+        if value := (data.get(name) or "").strip():
+            query[name] = value
+    return query
+
+
+def _chips(query: QueryDict, people: dict[str, str]) -> list[dict[str, str]]:
+    found = []
+    for name, word in WORDS.items():
+        if value := query.get(name):
+            rest = query.copy()
+            del rest[name]
+            shown = {"subject": audit_log.SUBJECTS, "actor": people}.get(name, {}).get(str(value), str(value))
+            found.append({"word": word, "value": shown, "without": rest.urlencode()})
+    return found
+
+
+def _address(request: TenantRequest, event: AuditEvent) -> str:
+    """The page of what was acted on; empty where it has none of its own."""
+    name = PAGES.get(event.object_type)
+    if name is None or not event.object_id.isdigit():
+        return ""
+    try:
+        return reverse(name, args=[request.tenant.slug, int(event.object_id)])
+    except NoReverseMatch:
+        return ""
+
+
+def _details(event: AuditEvent) -> list[tuple[str, str]]:
+    return [
+        (name, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        for name, value in event.detail.items()
+        if value not in (None, "", [], {})
+    ]
