@@ -101,4 +101,4 @@ def find(wanted: AuditFilter, *, before: int | None = None, after: int | None = 
 def _name_tokens(events: list[AuditEvent]) -> None:
     names = dict(ApiToken.objects.filter(pk__in={event.token_id for event in events}).values_list("pk", "name"))
     for event in events:
-        event.token_name = names.get(event.token_id, "")  # type: ignore[attr-defined]
+        event.token_name = names.get(event.token_id or 0, "")  # type: ignore[attr-defined]
