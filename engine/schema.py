@@ -1,8 +1,8 @@
 """Judging arguments by a tool's JSON Schema before anything runs."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -27,10 +27,15 @@ _BRANCHES = ("if", "then", "else")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with an argument: a JSON path (`$.days[0]`; `$` is the whole) and the reason in words."""
+    """What is wrong with an argument: a JSON path (`$.days[0]`; `$` is the whole) and the reason in words.
+
+    `places` are the values that it is about, step by step: what is left out or too much has its own. None: the schema
+    could not be asked.
+    """
 
     path: str
     reason: str
+    places: tuple[tuple[str | int, ...], ...] = field(default=(), compare=False)
 
 
 class ArgumentSchema:
@@ -50,20 +55,20 @@ class ArgumentSchema:
             return Fault("$", "arguments must be a JSON object")
         try:
             error = best_match(self._validator.iter_errors(arguments))
+            return error and _fault(error)
         except Unresolvable as exc:
             return Fault("$", f"the schema refers to {exc.ref!r}, which it does not contain")
         except patterns.PatternTimeout:
             return Fault("$", "a pattern of the schema takes too long to check")
         except (RecursionError, ArithmeticError, ValueError) as exc:
             return Fault("$", f"cannot be checked against the schema ({type(exc).__name__})")
-        return error and Fault(error.json_path, truncate(error.message, REASON_LIMIT))
 
     def faults(self, arguments: Any, limit: int = 50) -> list[Fault]:
         """All faults up to `limit`, in the schema's order, for a page that shows them. Never raises."""
         found: list[Fault] = []
         try:
             for error in islice(self._validator.iter_errors(arguments), limit):
-                found.append(Fault(error.json_path, truncate(error.message, REASON_LIMIT)))  # noqa: PERF401 (kept on error)
+                found.append(_fault(error))  # noqa: PERF401 (kept on error)
         except Unresolvable as exc:
             found.append(Fault("$", f"the schema refers to {exc.ref!r}, which it does not contain"))
         except patterns.PatternTimeout:
@@ -78,6 +83,24 @@ class ArgumentSchema:
             return dict(arguments)
         names = self.declared | also
         return {name: value for name, value in arguments.items() if name in names}
+
+
+def _fault(error: jsonschema.ValidationError) -> Fault:
+    here = tuple(error.absolute_path)
+    names: Iterable[str] = ()
+    if isinstance(error.instance, dict):
+        if error.validator == "required" and isinstance(error.validator_value, list):
+            names = [name for name in error.validator_value if name not in error.instance]
+        elif error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
+            expressions = error.schema.get("patternProperties", {})
+            names = [
+                name
+                for name in error.instance
+                if name not in error.schema.get("properties", {})
+                and not any(patterns.search(expression, name) for expression in expressions)
+            ]
+    places = tuple((*here, name) for name in names) or (here,)
+    return Fault(error.json_path, truncate(error.message, REASON_LIMIT), places)
 
 
 def compiled(parameters: Mapping[str, Any]) -> ArgumentSchema:

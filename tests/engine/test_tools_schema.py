@@ -33,7 +33,7 @@ KEYWORDS = st.sampled_from(
         "$schema",
     ]
 )
-CITY = {
+CITY: dict[str, Any] = {
     "type": "object",
     "properties": {
         "city": {"type": "string", "pattern": "^[A-Z]"},
@@ -229,3 +229,30 @@ def test_no_text_makes_the_reader_raise_anything_else(text: str) -> None:
             read_arguments(candidate)
         except JsonError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [
+        ({}, {("city",), ("stay",)}),  # left out
+        ({"city": 5, "stay": {}}, {("city",), ("stay", "nights")}),
+        ({"city": "Ghent", "stay": {"nights": 1}, "days": [8, 1]}, {("days", 0)}),
+        ({"city": "Ghent", "stay": {"nights": 1}, "x-a": 1, "b": 1, "c": 2}, {("b",), ("c",)}),  # too much
+        ({"city": "Ghent", "stay": {"nights": 1}}, set()),
+    ],
+)
+def test_faults_know_the_values_that_they_are_about(arguments: Any, places: set[tuple[str | int, ...]]) -> None:
+    properties: Any = {**CITY["properties"], "stay": {"type": "object", "required": ["nights"]}}
+    schema = {
+        **CITY,
+        "properties": properties,
+        "required": ["city", "stay"],
+        "patternProperties": {"^x-": {}},
+        "additionalProperties": False,
+    }
+    assert {place for fault in ArgumentSchema(schema).faults(arguments) for place in fault.places} == places
+
+
+def test_a_schema_that_cannot_be_asked_names_no_place() -> None:
+    (fault,) = ArgumentSchema({"properties": {"a": {"$ref": "#/nowhere"}}}).faults({"a": 1})
+    assert fault.places == ()
