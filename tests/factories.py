@@ -9,7 +9,20 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from quality.models import CallState, Import, ToolCall, Toolset, Turn
+from quality.improve.case_record import record_of
+from quality.models import (
+    ArtifactKind,
+    CallState,
+    Case,
+    CaseVersion,
+    Feedback,
+    Import,
+    Proposal,
+    Review,
+    ToolCall,
+    Toolset,
+    Turn,
+)
 from tenants.models import ApiToken, Membership, Role, Scope, Tenant, User
 from tenants.tokens import issue_token
 
@@ -158,6 +171,119 @@ class ImportFactory(DjangoModelFactory):
     filename = factory.Sequence(lambda n: f"traces-{n}.jsonl")
     created_by = factory.SubFactory(UserFactory)
     created_at = factory.LazyFunction(timezone.now)
+
+
+class FeedbackFactory(DjangoModelFactory):
+    """A label as `record_label` leaves it, with the item's review. On a call of its own unless `call=` is given;
+    `call=None, turn=…` labels a reply that made no call."""
+
+    class Meta:
+        model = Feedback
+
+    call = factory.SubFactory(ToolCallFactory)
+    turn = factory.LazyAttribute(lambda feedback: feedback.call.turn if feedback.call else TurnFactory())
+    cycle = factory.LazyAttribute(lambda feedback: feedback.call.cycle if feedback.call else 0)
+    reviewer = factory.SubFactory(UserFactory)
+    label = "bad_args"
+    note = ""
+    correction = None
+    tool_name = factory.LazyAttribute(lambda feedback: feedback.call.tool_name if feedback.call else "")
+    style_id = factory.LazyAttribute(lambda feedback: feedback.turn.style_id)
+    faults = factory.LazyAttribute(
+        lambda feedback: {"bad_args": ["arg:/city"], "wrong_tool": ["tool:"], "missing_tool": ["missing:"]}.get(
+            feedback.label, []
+        )
+    )
+    version = factory.LazyAttribute(
+        lambda feedback: (
+            Feedback.objects.filter(turn=feedback.turn, cycle=feedback.cycle, call=feedback.call).count() + 1
+        )
+    )
+    created_at = factory.LazyFunction(timezone.now)
+    updated_at = factory.SelfAttribute("created_at")
+
+    @classmethod
+    def _after_postgeneration(cls, instance: Feedback, create: bool, results: Any = None) -> None:
+        Review.objects.update_or_create(
+            turn=instance.turn,
+            cycle=instance.cycle,
+            call=instance.call,
+            defaults={"version": instance.version, "label": instance.label, "num_labels": instance.version},
+            create_defaults={
+                "version": instance.version,
+                "label": instance.label,
+                "num_labels": 1,
+                "tool_name": instance.tool_name,
+                "started_at": instance.call.started_at if instance.call else instance.turn.started_at,
+            },
+        )
+
+
+class ProposalFactory(DjangoModelFactory):
+    """A pending proposal for the group that `FeedbackFactory()` makes."""
+
+    class Meta:
+        model = Proposal
+
+    label = "bad_args"
+    tool_name = "get_weather"
+    style_id = "friendly"
+    fault = "arg:/city"
+    suggested_kind = ArtifactKind.TOOL_SCHEMA_PATCH
+    title = factory.LazyAttribute(lambda proposal: f"{proposal.label} of {proposal.tool_name}: {proposal.fault}")
+    created_by = factory.SubFactory(UserFactory)
+
+
+class CaseFactory(DjangoModelFactory):
+    """An active case with its first version, of a call that asked for the weather in a wrong city."""
+
+    class Meta:
+        model = Case
+
+    number = factory.LazyFunction(
+        lambda: (Case.objects.order_by("-number").values_list("number", flat=True).first() or 0) + 1
+    )
+    tool_name = "get_weather"
+    label = "bad_args"
+    args = '{"city": "Zurich", "unit":"celsius"}'
+    messages = json.dumps([{"role": "user", "content": "What is the weather in Zürich?"}], ensure_ascii=False)
+    tools = json.dumps(TOOLS)
+    now = LATEST
+    result = '{"temperature": 21.50, "sky": "clear"}'
+    is_error = False
+    index = 0
+    behavior = "Asks for the weather in Zürich."
+    expectation = json.dumps(
+        {
+            "version": 1,
+            "calls": {"mode": "first", "steps": [{"tool": "get_weather", "args": {"city": {"equal": "Zürich"}}}]},
+        },
+        ensure_ascii=False,
+    )
+    context = factory.LazyAttribute(
+        lambda case: json.dumps(
+            {
+                "conversationId": f"conversation-{case.number}",
+                "messageId": None,
+                "styleId": "friendly",
+                "model": "tiny-model",
+                "source": "openai_chat",
+                "proposalId": None,
+                "reviewer": "Ada",
+            },
+            separators=(",", ":"),
+        )
+    )
+    same_sha256 = factory.LazyAttribute(lambda case: _digest("case", case.tool_name, case.args, case.number))
+    created_by = factory.SubFactory(UserFactory)
+    created_at = factory.LazyFunction(timezone.now)
+    updated_at = factory.SelfAttribute("created_at")
+
+    @classmethod
+    def _after_postgeneration(cls, instance: Case, create: bool, results: Any = None) -> None:
+        CaseVersion.objects.create(
+            case=instance, number=instance.version, data=record_of(instance), by=instance.created_by
+        )
 
 
 def make_token(

@@ -6,13 +6,24 @@ from quality.models import ToolCall, Turn
 from tenants.models import Tenant
 from tenants.scope import TenantScopeError, tenant_scope
 from tenants.tokens import find_token
-from tests.factories import ImportFactory, MembershipFactory, ToolCallFactory, TurnFactory, make_token
+from tests.factories import (
+    CaseFactory,
+    FeedbackFactory,
+    ImportFactory,
+    MembershipFactory,
+    ProposalFactory,
+    ToolCallFactory,
+    TurnFactory,
+    make_token,
+)
 
 
 def test_each_factory_gives_a_valid_row_with_nothing_said(tenant: Tenant) -> None:
     with tenant_scope(tenant):
         call, turn, job = ToolCallFactory(), TurnFactory(), ImportFactory()
-        for row in (call, call.turn, turn, job):
+        feedback, on_turn = FeedbackFactory(), FeedbackFactory(call=None, label="missing_tool")
+        fixes = (feedback, on_turn, ProposalFactory(), CaseFactory(), CaseFactory())
+        for row in (call, call.turn, turn, job, *fixes):
             row.validate_constraints()
             assert row.tenant_id == tenant.pk
         assert turn.started_at < call.started_at
