@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Left
 
 from quality.models import Review, ToolCall
@@ -212,17 +212,17 @@ def count(wanted: CallFilter) -> int:
 
 def tool_names() -> list[str]:
     """Names of all tools that were ever called, by name."""
-    return _distinct("tool_name")
+    return distinct("tool_name")
 
 
 def sources() -> list[str]:
     """All sources that calls came from, by name."""
-    return _distinct("source")
+    return distinct("source")
 
 
-def _distinct(column: str) -> list[str]:
+def distinct(column: str, model: type[Model] = ToolCall) -> list[str]:
     """Values of a column that follows the tenant in an index: one index probe a value, not a walk over all rows."""
-    table, name = connection.ops.quote_name(ToolCall._meta.db_table), connection.ops.quote_name(column)
+    table, name = connection.ops.quote_name(model._meta.db_table), connection.ops.quote_name(column)
     step = f"SELECT min({name}) FROM {table} WHERE tenant_id = %(tenant)s"  # noqa: S608  (names of ours, no input)
     with connection.cursor() as cursor:
         cursor.execute(

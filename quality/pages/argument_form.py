@@ -1,4 +1,4 @@
-"""A form made from a tool's JSON Schema, to try the tool by hand."""
+"""A form made from a tool's JSON Schema, to try the tool by hand or to edit the arguments of a call."""
 
 import json
 from collections.abc import Mapping
@@ -13,8 +13,15 @@ from quality.review.arguments import type_name
 MAX_FIELDS = 50
 
 
-def argument_form(parameters: Mapping[str, Any], data: Mapping[str, str] | None = None) -> "ArgumentForm":
-    return ArgumentForm(parameters, data)
+def argument_form(
+    parameters: Mapping[str, Any],
+    data: Mapping[str, str] | None = None,
+    *,
+    values: Mapping[str, Any] | None = None,
+    auto_id: str = "id_%s",
+) -> "ArgumentForm":
+    """The form of a schema; `values` are arguments to begin with, `auto_id` tells several forms of a page apart."""
+    return ArgumentForm(parameters, data, values=values, auto_id=auto_id)
 
 
 class ArgumentForm(forms.Form):
@@ -23,8 +30,15 @@ class ArgumentForm(forms.Form):
     `arguments()` gives those that were filled in. What the schema makes of them is for the tool to say.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], data: Mapping[str, str] | None = None) -> None:
-        super().__init__(data)
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        data: Mapping[str, str] | None = None,
+        *,
+        values: Mapping[str, Any] | None = None,
+        auto_id: str = "id_%s",
+    ) -> None:
+        super().__init__(data, auto_id=auto_id)
         properties = parameters.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
         required = parameters.get("required")
@@ -40,6 +54,19 @@ class ArgumentForm(forms.Form):
             help_text="A JSON object.",
             widget=forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false", "placeholder": "{}"}),
         )
+        self._begin_with(values or {})
+
+    def _begin_with(self, values: Mapping[str, Any]) -> None:
+        """Put these arguments into their fields; what a field cannot hold as it is goes into the JSON of the others."""
+        others = dict(values)
+        for field, name in self._names.items():
+            if name in others and (shown := _shown(self.fields[field], others[name])) is not None:
+                self.fields[field].initial = shown
+                if "\n" in shown:
+                    self.fields[field].widget = forms.Textarea(attrs={"rows": 3})
+                del others[name]
+        if others:
+            self.fields["more"].initial = json.dumps(others, ensure_ascii=False)
 
     def clean_more(self) -> dict[str, Any]:
         value = _json(self.cleaned_data["more"].strip() or "{}")
@@ -59,11 +86,15 @@ class ArgumentForm(forms.Form):
 
     def arguments(self) -> dict[str, Any]:
         given = {
-            name: self.cleaned_data[field]
+            name: _as_typed(self.cleaned_data[field])
             for field, name in self._names.items()
             if self.data.get(field, "") not in ("", None)
         }
         return self.cleaned_data["more"] | given
+
+
+def _as_typed(value: Any) -> Any:
+    return value.replace("\r\n", "\n") if isinstance(value, str) else value  # forms send line ends of their own
 
 
 class JsonField(forms.CharField):
@@ -97,6 +128,22 @@ def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> forms.Fie
             )
     attrs = {"rows": 2, "class": "mono", "spellcheck": "false"}
     return JsonField(widget=forms.Textarea(attrs=attrs), **told)
+
+
+def _shown(field: forms.Field, value: Any) -> str | None:
+    """How a field spells a value, so that it reads it back as the same; None if it cannot."""
+    match field:
+        case JsonField():
+            return json.dumps(value, ensure_ascii=False)
+        case ChoiceOfJson():
+            spelled = json.dumps(value)
+            return spelled if any(spelled == choice for choice, _ in field.choices) else None
+        case forms.IntegerField():  # a FloatField is one, too
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            fits = is_number and (isinstance(value, int) or isinstance(field, forms.FloatField))
+            return repr(value) if fits else None
+        case _:
+            return value if isinstance(value, str) and value else None
 
 
 def _json(text: str) -> Any:

@@ -11,13 +11,14 @@ from django.views.decorators.http import require_GET
 
 from quality import calls
 from quality.filters import CallListForm
-from quality.models import Label, ToolCall, Turn
+from quality.models import Label, ToolCall, Turn, TurnRun
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.labels import label_context
 from quality.pages.render import render_page
 from quality.review.conversation import Conversation, message_text, read_conversation
 from quality.review.evidence import ItemEvidence, Sibling, evidence_of, siblings, turn_without_payload
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
+from quality.turns.transcript import transcript_of
 
 FILTER_WORDS = {
     "tool": "tool",
@@ -124,7 +125,18 @@ def turn_detail(request: TenantRequest, pk: int) -> HttpResponse:
         said = placed(conversation, siblings(pk), page_of_call(request))
         context = {"turn": turn, "conversation": conversation, "said": said}
         return render(cast(HttpRequest, request), "components/conversation.html", context)
-    return _item_page(request, _item_or_404(turn_id=pk))
+    return _turn_page(request, _item_or_404(turn_id=pk))
+
+
+def _turn_page(request: TenantRequest, item: Item) -> HttpResponse:
+    """A turn of ours tells how it is run, too; until it has ended it is shown live, and not judged."""
+    from quality.pages.turns import live_context
+
+    found = evidence_of(item)
+    context = item_context(found, page_of_call(request)) | label_context(request, found) | {"stay": True}
+    if TurnRun.objects.filter(turn=item.turn_id).exists():
+        context |= live_context(request, transcript_of(item.turn_id), "turn")
+    return render(cast(HttpRequest, request), "quality/turn_detail.html", context)
 
 
 def page_of_call(request: TenantRequest) -> Callable[[int], str]:

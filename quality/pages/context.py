@@ -1,12 +1,15 @@
 """What the frame of every page knows."""
 
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
 
 from quality.pages import navigation, theme
-from tenants.models import Role
+from quality.turns.waiting import COUNT_CAP, num_waiting
+from tenants.models import Membership, Role
+from tenants.scope import tenant_scope
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
@@ -19,8 +22,18 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "may_label": bool(membership and membership.may(Role.OPERATOR)),
         "may_configure": bool(membership and membership.may(Role.ADMIN)),
         "navigation": navigation.entries(request, membership) if membership else [],
+        "num_pending": partial(_num_pending, membership),
         "theme": theme.chosen(request),
         "next_theme": theme.after(theme.chosen(request)),
         "zone": timezone.get_current_timezone_name(),
         "zone_short": timezone.localtime().tzname(),
     }
+
+
+def _num_pending(membership: Membership | None) -> str:
+    """How many calls wait for a person; asked by the frame alone, so that other answers cost nothing for it."""
+    if membership is None:
+        return ""
+    with tenant_scope(membership.tenant):
+        count = num_waiting()
+    return f"{COUNT_CAP}+" if count > COUNT_CAP else str(count or "")

@@ -63,7 +63,9 @@ def entries(request: HttpRequest, membership: Membership) -> list[list[Entry]]:
         for place in places:
             if membership.may(place.role):
                 url = reverse(place.name, args=[slug])
-                group.append(Entry(place.name, place.label, place.key, url, is_current=_covers(url, request.path, slug)))
+                group.append(
+                    Entry(place.name, place.label, place.key, url, is_current=_covers(url, request.path, slug))
+                )
         groups.append(group)
     return groups
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.pages import calls, exports, imports, overview, review
+from quality.pages import calls, exports, imports, overview, pending, review, run, turns
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -15,6 +15,15 @@ urlpatterns = [
         path(f"calls/<int:pk>/{name}/", calls.call_evidence, {"name": name}, name=f"call-{name}")
         for name in ("args", "result", "error")
     ],
+    path("turns/", turns.turn_list, name="turn-list"),
+    path("turns/<int:pk>/live/", turns.turn_live, name="turn-live"),
+    path("turns/<int:pk>/events", turns.turn_events, name="turn-events"),
+    path("turns/<int:pk>/stop/", turns.turn_stop, name="turn-stop"),
+    path("turns/<int:pk>/decide/", turns.turn_decide, name="turn-decide"),
+    path("pending/", pending.pending, name="pending"),
+    path("pending/decide/", pending.pending_decide, name="pending-decide"),
+    path("run/", run.run, name="run"),
+    path("run/<int:pk>/", run.run_turn, name="run-turn"),
     path("turns/<int:pk>/", calls.turn_detail, name="turn-detail"),
     path("turns/<int:pk>/messages/", calls.turn_messages, name="turn-messages"),
     path("turns/<int:pk>/messages/<int:position>/", calls.turn_message, name="turn-message"),

@@ -147,6 +147,14 @@ def _call(pk: int) -> ToolCall:
     return _starts(ToolCall.objects.all(), dict.fromkeys(_CALL_BODIES, MAX_BODY_CHARS)).get(pk=pk)
 
 
+def calls_with_evidence(rows: QuerySet[ToolCall]) -> list[CallEvidence]:
+    """These calls with their evidence, in two queries; `call.args_run_start` is what a person made of the arguments."""
+    calls = list(_starts(rows, dict.fromkeys((*_CALL_BODIES, "args_run"), MAX_BODY_CHARS)))
+    toolsets = Toolset.objects.filter(pk__in={call.toolset_id for call in calls if call.toolset_id})
+    tools = {toolset.pk: offered_tools(toolset.tools) for toolset in toolsets}
+    return [_call_evidence(call, tools.get(call.toolset_id, ())) for call in calls]
+
+
 def _starts(rows: QuerySet[Any], limits: dict[str, int]) -> QuerySet[Any]:
     """The rows without payload; of each column in `limits` its first characters and its size."""
     starts: dict[str, Any] = {f"{name}_start": Left(name, limit) for name, limit in limits.items()}

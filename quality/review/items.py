@@ -14,8 +14,10 @@ from django.db.models import OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from quality.calls import COUNT_CAP, UNLABELLED, CallFilter, Position, labelled_as, matching
-from quality.models import ENDED, FeedbackEvent, ToolCall, Turn
+from quality.models import ENDED, CallState, FeedbackEvent, ToolCall, Turn
 from tenants.models import User
+
+UNFINISHED = (CallState.STREAMING, CallState.PENDING, CallState.RUNNING)
 
 
 class NoSuchItem(LookupError):
@@ -96,7 +98,7 @@ def _merged(item: Item | None, wanted: CallFilter, *, limit: int, newer: bool) -
     """Up to `limit` items beside `item`, from one index scan over the calls and one over the turns."""
     order = ("started_at", "pk") if newer else ("-started_at", "-pk")
     beside = partial(_beside, item, newer=newer)
-    calls = matching(wanted).filter(beside("call")).order_by(*order)
+    calls = ended_calls(wanted).filter(beside("call")).order_by(*order)
     turns = turns_without_call(wanted).filter(beside("turn")).order_by(*order)
     streams: list[Iterable[Item]] = [
         [
@@ -125,6 +127,11 @@ def _beside(item: Item | None, kind: str, *, newer: bool) -> Q:
     return Q(**{f"started_at__{'g' if newer else 'l'}t{'e' if inclusive else ''}": item.started_at})
 
 
+def ended_calls(wanted: CallFilter) -> QuerySet[ToolCall]:
+    """The calls that a filter lets through and that have come to an end: before there is nothing to judge."""
+    return matching(wanted).exclude(state__in=UNFINISHED)
+
+
 def turns_without_call(wanted: CallFilter) -> QuerySet[Turn]:
     """The turns without a call that a filter lets through: none if it asks for a tool or an outcome."""
     if wanted.tools or wanted.error:
@@ -148,7 +155,7 @@ def progress(wanted: CallFilter, reviewer: User) -> Progress:
     """What is left without a label, and what this reviewer labelled since midnight of the viewer's zone."""
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     queue = unlabelled(wanted)
-    left = _capped(matching(queue))
+    left = _capped(ended_calls(queue))
     if left <= COUNT_CAP:
         left += _capped(turns_without_call(queue))
     mine = FeedbackEvent.objects.filter(reviewer=reviewer, action=FeedbackEvent.Action.LABEL, created_at__gte=midnight)

@@ -103,6 +103,12 @@ def go_on(run: TurnRun) -> None:
     hint(run.turn_id)
 
 
+def kinds_for(call: ToolCall) -> frozenset[DecisionKind]:
+    """What may be decided on an open call. What the caller carries out nobody can approve."""
+    allowed = FOR_PENDING if call.state == CallState.PENDING else FOR_UNKNOWN | {DecisionKind.ANSWER}
+    return allowed - {DecisionKind.APPROVE, DecisionKind.RUN_AGAIN} if call.mode == Mode.CLIENT else allowed
+
+
 def _judge(index: int, verdict: Verdict, calls: Mapping[int, ToolCall]) -> ToolCall:
     """The call that is meant; raises CannotDecide where the decision does not fit it."""
     matching = [call for call in calls.values() if verdict.call_id in (call.pk, call.tool_call_id)]
@@ -112,9 +118,7 @@ def _judge(index: int, verdict: Verdict, calls: Mapping[int, ToolCall]) -> ToolC
     call = next((call for call in matching if call.state in (CallState.PENDING, CallState.UNKNOWN)), matching[-1])
     if call.state not in (CallState.PENDING, CallState.UNKNOWN):
         raise AlreadyDecided(CallDecision.objects.filter(call=call).order_by("-opening").first(), call)
-    allowed = FOR_PENDING if call.state == CallState.PENDING else FOR_UNKNOWN | {DecisionKind.ANSWER}
-    if call.mode == Mode.CLIENT:
-        allowed -= {DecisionKind.APPROVE, DecisionKind.RUN_AGAIN}
+    allowed = kinds_for(call)
     if verdict.kind not in allowed:
         words = ", ".join(sorted(allowed))
         raise CannotDecide(index, "decision", "not_for_this_call", f"A call that is {call.state} takes: {words}.")

@@ -1,5 +1,6 @@
 // Keys: an element with data-key="x" is pressed by x ("g c": g, then c). A field is focused, a link or button clicked.
-// Silent while typing and with a modifier; an open dialog hears only the keys of what is in it. Esc leaves a field.
+// Silent while typing and with a modifier; an open dialog hears only the keys of what is in it; of several the one in
+// what is current (data-current) is meant. Esc leaves a field.
 (() => {
   let prefix = "";
   let timer;
@@ -9,7 +10,8 @@
 
   const find = (key) => {
     const scope = document.querySelector("dialog[open]") ?? document;
-    return [...scope.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].find((one) => visible(one) && !one.matches(":disabled"));
+    const found = [...scope.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].filter((one) => visible(one) && !one.matches(":disabled"));
+    return found.find((one) => one.closest("[data-current]")) ?? found[0];
   };
 
   const press = (element) => {

@@ -5,7 +5,7 @@ document.addEventListener("keydown", (event) => {
   if (event.target.closest("input, select, textarea, dialog[open]")) return;
   const rows = [...document.querySelectorAll("[data-rows] [data-row]")];
   if (!rows.length) return;
-  const at = rows.indexOf(document.activeElement);
+  const at = rows.findIndex((row) => row.contains(document.activeElement));
   const row = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
   row.focus();
   row.scrollIntoView({ block: "nearest" });

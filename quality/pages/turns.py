@@ -1,0 +1,235 @@
+"""Turns: the list, and a turn that we run: live, stopped, its calls decided."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from django import forms
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from quality import calls
+from quality.filters import CursorField, MomentField, QueryForm
+from quality.models import Channel, Turn, TurnRun, TurnState
+from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.decisions import DECLINE_LABELS, Card, address, card_of, carry_out, find_call, place_of
+from quality.pages.render import render_page
+from quality.turns import listing
+from quality.turns.create import cancel_turn
+from quality.turns.listing import TurnFilter
+from quality.turns.live import NotLive, stream_turn
+from quality.turns.transcript import Transcript, transcript_of
+from tenants.access import membership_in
+from tenants.models import Role, User
+from tenants.scope import tenant_scope
+
+FILTER_WORDS = {
+    "state": "state",
+    "source": "source",
+    "channel": "channel",
+    "ours": "run by",
+    "style": "style",
+    "model": "model",
+    "conversation": "conversation",
+    "from": "from",
+    "to": "until",
+}
+PRIMARY = ("state", "source", "channel", "ours")
+
+# Why a turn ended, and what to do about it: words, and the page where it is done.
+ADVICE: dict[str, tuple[str, str]] = {
+    "answered": ("", ""),
+    "exhausted": ("The model used all of its replies for calls and gave no answer. More may be set under Tools.",
+                  "tool-list"),
+    "empty": ("Test the model: it says what its server supports.", "model-list"),
+    "timed_out": ("Look at which call or reply took so long, then send the message again.", ""),
+    "budget_exceeded": ("Look at the calls above: a model that repeats itself needs a clearer style or tools.",
+                        "style-list"),
+    "provider_error": ("Test the model: it says whether its server can be reached and what it supports.",
+                       "model-list"),
+    "no_model": ("Add a model, or enable one.", "model-list"),
+    "no_style": ("Choose another style, or add this one.", "style-list"),
+    "secret_invalid": ("Enter the secret again.", "secret-list"),
+    "invalid_tools": ("Correct the tool it names.", "tool-list"),
+    "worker_lost": ("Workers died while they ran this turn. Ask the operator of the service to look at their log; "
+                    "then send the message again.", ""),
+    "internal_error": ("Ask the operator of the service to look at the workers' log.", ""),
+    "not_answered": ("The next message came before the open calls were decided; they were closed.", ""),
+    "cancelled": ("It was stopped. What ran before stays as it is.", ""),
+}  # fmt: skip
+
+
+class TurnListForm(QueryForm):
+    """The filter with the place in the list."""
+
+    state = forms.ChoiceField(required=False, choices=TurnState.choices)
+    source = forms.CharField(required=False, max_length=200)
+    channel = forms.ChoiceField(required=False, choices=Channel.choices)
+    ours = forms.BooleanField(required=False)
+    style = forms.CharField(required=False, max_length=200)
+    model = forms.CharField(required=False, max_length=200)
+    conversation = forms.CharField(required=False, max_length=512)
+    since = MomentField(required=False)
+    until = MomentField(required=False, end=True)
+    cursor = CursorField(required=False, max_length=200)
+    page_size = forms.IntegerField(required=False, min_value=1, max_value=calls.MAX_PAGE_SIZE)
+
+    @property
+    def wanted(self) -> TurnFilter:
+        fields = TurnFilter.__dataclass_fields__
+        return TurnFilter(**{name: value for name, value in self.cleaned_data.items() if name in fields})
+
+
+@require_GET
+@tenant_view()
+def turn_list(request: TenantRequest) -> HttpResponse:
+    """Turns of all sources, newest first. Bad filters are told back with no rows."""
+    form = TurnListForm(request.GET)
+    query = QueryDict(mutable=True)
+    for name in FILTER_WORDS:
+        if values := [value for value in request.GET.getlist(name) if value.strip()]:
+            query.setlist(name, values)
+    sources = calls.distinct("source", Turn)
+    context: dict[str, Any] = {
+        "form": form,
+        "query": query.urlencode(),
+        "chips": _chips(query),
+        "more_open": any(name not in PRIMARY for name in query),
+        "values": {name: query.get(name, "") for name in FILTER_WORDS},
+        "sources": sources,
+        "states": TurnState.choices,
+        "channels": Channel.choices,
+        "unknown": form.unknown(),
+        "page": None,
+        "count_cap": calls.COUNT_CAP,
+    }
+    if form.is_valid():
+        size = form.cleaned_data["page_size"] or calls.PAGE_SIZE
+        count = listing.count(form.wanted)
+        context |= {
+            "page": listing.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=size),
+            "count": count,
+            "capped": count > calls.COUNT_CAP,
+            "has_any": bool(sources),
+        }
+    response = render_page(cast(HttpRequest, request), "quality/turn_list.html", context, partial="list")
+    if request.htmx:
+        response["HX-Push-Url"] = f"{request.path}?{query.urlencode()}".removesuffix("?")
+    return response
+
+
+def _chips(query: QueryDict) -> list[dict[str, str]]:
+    """Each condition in words, with the query string that is left when it is taken away."""
+    found = []
+    for name, word in FILTER_WORDS.items():
+        if value := query.get(name):
+            rest = query.copy()
+            del rest[name]
+            shown = {"state": dict(TurnState.choices), "channel": dict(Channel.choices)}.get(name, {}).get(value, value)
+            found.append({"word": word, "value": "us" if name == "ours" else str(shown), "without": rest.urlencode()})
+    return found
+
+
+# --- one turn, live ---------------------------------------------------------------------------------------------------
+def live_context(request: TenantRequest, transcript: Transcript, place: str) -> dict[str, Any]:
+    """What the component of a running turn shows. Who may not decide gets no forms."""
+    may_decide = request.membership.may(Role.OPERATOR)
+    words, page = ADVICE.get(transcript.turn.end_reason, ("", ""))
+    return {
+        "transcript": transcript,
+        "turn": transcript.turn,
+        "run": transcript.run,
+        "place": place,
+        "replies": [(reply, [card_of(one, place) for one in reply.calls]) for reply in transcript.replies],
+        "may_decide": may_decide,
+        "decline_labels": DECLINE_LABELS,
+        "advice": words,
+        "advice_page": page,
+    }
+
+
+@require_GET
+@tenant_view()
+def turn_live(request: TenantRequest, pk: int) -> HttpResponse:
+    """A turn of ours as it stands, to be merged into the page that shows it."""
+    context = live_context(request, transcript_or_404(pk), place_of(request))
+    return render(cast(HttpRequest, request), "components/turn_live.html", context)
+
+
+def transcript_or_404(pk: int) -> Transcript:
+    try:
+        return transcript_of(pk)
+    except (TurnRun.DoesNotExist, Turn.DoesNotExist) as error:
+        raise Http404("We do not run such a turn.") from error
+
+
+@require_GET
+@tenant_view(scope=False)
+def turn_events(request: TenantRequest, pk: int) -> HttpResponseBase:
+    """Follow a turn by the session's right. 204, which ends a browser's asking, where there is no more to tell or
+    this process serves no streams: the page then asks for the turn now and then."""
+    with tenant_scope(request.tenant):
+        if not TurnRun.objects.filter(turn=pk).exists():
+            raise Http404("We do not run such a turn.")
+    try:
+        return stream_turn(
+            cast(HttpRequest, request),
+            tenant_id=request.tenant.pk,
+            turn_id=pk,
+            still_allowed=_still_allowed(request.tenant.slug, request.user),
+        )
+    except NotLive:
+        return HttpResponse(status=204)
+
+
+def _still_allowed(slug: str, user: User) -> Callable[[], bool]:
+    return partial(_is_member, slug, user.pk)
+
+
+def _is_member(slug: str, user_pk: int) -> bool:
+    user = User.objects.filter(pk=user_pk, is_active=True).first()
+    return user is not None and membership_in(slug, user) is not None
+
+
+@require_POST
+@tenant_view(Role.OPERATOR)
+def turn_stop(request: TenantRequest, pk: int) -> HttpResponse:
+    """Call a turn off. One that runs ends within a moment; one that has ended stays as it is."""
+    run = cancel_turn(pk, by=request.user)
+    if run is None:
+        raise Http404("We do not run such a turn.")
+    if request.htmx:
+        return HttpResponse(status=204)
+    messages.info(request, "The turn is stopped." if run.state == TurnState.CANCELLED else "The turn is being stopped.")
+    return redirect(address(request, place_of(request), pk))
+
+
+@require_POST
+@tenant_view(Role.OPERATOR)
+def turn_decide(request: TenantRequest, pk: int) -> HttpResponse:
+    """Decide on one call. htmx gets its card as it is now; a browser goes back to the page, or sees what was wrong."""
+    call_id = request.POST.get("call", "")
+    if not call_id.isascii() or not call_id.isdigit() or len(call_id) > 18:
+        raise Http404("There is no such call.")
+    place = place_of(request)
+    came = carry_out(request, find_call(pk, int(call_id)), place)
+    if request.htmx:
+        return _card(request, came.card, 409 if came.status == 409 else 200)
+    if came.status != 200:
+        return _card(request, came.card, came.status, template="quality/call_decide.html")
+    messages.success(request, came.words)
+    return redirect(address(request, place, pk))
+
+
+def _card(request: TenantRequest, card: Card, status: int, template: str = "components/turn_call.html") -> HttpResponse:
+    context = {
+        "card": card,
+        "one": card.one,
+        "place": card.place,
+        "may_decide": True,
+        "decline_labels": DECLINE_LABELS,
+        "back": address(request, card.place, card.one.call.turn_id),
+    }
+    return render(cast(HttpRequest, request), template, context, status=status)
