@@ -66,6 +66,10 @@ if LOG_LEVEL not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
 
 # Served over https only? Turns on secure cookies, HSTS and the redirect. Off for a service on loopback.
 SECURE = read("SECURE", "bool", default=False)
+# The demo on a machine of one's own: its programs may use /ws with no token, as the demo's operator.
+DEMO_ON_LOOPBACK = read("DEMO_ON_LOOPBACK", "bool", default=False)
+if DEMO_ON_LOOPBACK and SECURE:
+    raise ImproperlyConfigured("DEMO_ON_LOOPBACK: not with SECURE. It opens the demo to every program of the machine.")
 
 ROOT_URLCONF = "quality.urls"
 ASGI_APPLICATION = "quality.asgi.application"

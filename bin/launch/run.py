@@ -56,6 +56,8 @@ def serve(root: Path, state: State, household: Household, host: str, wanted_port
     env = base_environment(state)
     if host not in LOOPBACK:
         env.setdefault("ALLOWED_HOSTS", ",".join((*LOOPBACK, *names_of(host))))
+    elif not env.get("DATABASE_URL") and not env.get("SECURE"):
+        env.setdefault("DEMO_ON_LOOPBACK", "true")  # one may try /ws before one has a token
     site = Site(root, state, env)
     static = collect_static(site, household)
     env |= database(site, household)

@@ -40,16 +40,19 @@ def require_scope(token: ApiToken, scope: Scope) -> None:
         raise PermissionDenied(f"The maker of this token is no {role.label.lower()}.", code="insufficient_role")
 
 
-def still_has(header: str, scope: Scope) -> bool:
-    """Would a request with this `Authorization` header be let in now? For what goes on after its request was judged."""
-    token = bearer(header)
-    if token is None:
-        return False
+def holds(token: ApiToken, scope: Scope) -> bool:
+    """Has the token this scope, and its maker the role for it?"""
     try:
         require_scope(token, scope)
     except PermissionDenied:
         return False
     return True
+
+
+def still_has(header: str, scope: Scope) -> bool:
+    """Would a request with this `Authorization` header be let in now? For what goes on after its request was judged."""
+    token = bearer(header)
+    return token is not None and holds(token, scope)
 
 
 class TokenAuthentication(BaseAuthentication):

@@ -22,10 +22,10 @@ from quality.ingest.jsontext import dump
 from quality.models import CallDecision, Channel, DecisionKind, ToolCall, TurnRun
 from quality.review.items import NoSuchItem
 from quality.turns.create import TurnConflict, cancel_turn, create_turn
-from quality.turns.decide import AlreadyDecided, CannotDecide, Verdict, decide
+from quality.turns.decide import AlreadyDecided, CannotDecide, NoSuchTurn, Verdict, decide
 from quality.turns.events import reply_of
 from quality.turns.live import NotLive, stream_turn
-from tenants.models import Scope
+from tenants.models import ApiToken, Scope, User
 from tenants.scope import tenant_scope
 
 MAX_HISTORY = 1_000
@@ -277,17 +277,25 @@ class TurnResultsView(TenantView):
         if not TurnRun.objects.filter(turn=pk).exists():
             raise NoSuchItem
         wanted = read_body(ToolResultsRequest, request)
-        if len(wanted["results"]) > MAX_RESULTS:
-            raise InvalidRequest([fault("results", "too_long", f"At most {MAX_RESULTS} at once.")])
-        verdicts = [_verdict(index, item) for index, item in enumerate(wanted["results"])]
         try:
-            decide(pk, verdicts, auto_send=wanted["autoSend"], by=request.user, token=request.auth)
-        except CannotDecide as error:
-            path = f"results[{error.index}].{error.member}"
-            raise InvalidRequest([fault(path, error.code, str(error))]) from error
+            answer_calls(pk, wanted, by=request.user, token=request.auth)
         except AlreadyDecided as error:
             return problem(409, "already_decided", str(error))
         return Response(standing(pk))
+
+
+def answer_calls(turn_id: int, wanted: Mapping[str, Any], *, by: User | None, token: ApiToken | None) -> None:
+    """Decide as a `ToolResultsRequest` says, in the open scope. Raises NoSuchItem, InvalidRequest, AlreadyDecided."""
+    if len(wanted["results"]) > MAX_RESULTS:
+        raise InvalidRequest([fault("results", "too_long", f"At most {MAX_RESULTS} at once.")])
+    verdicts = [_verdict(index, item) for index, item in enumerate(wanted["results"])]
+    try:
+        decide(turn_id, verdicts, auto_send=wanted["autoSend"], by=by, token=token)
+    except NoSuchTurn as error:
+        raise NoSuchItem from error
+    except CannotDecide as error:
+        path = f"results[{error.index}].{error.member}"
+        raise InvalidRequest([fault(path, error.code, str(error))]) from error
 
 
 def _verdict(index: int, item: Mapping[str, Any]) -> Verdict:

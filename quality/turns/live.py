@@ -6,14 +6,16 @@ tokens, sessions and memberships.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from weakref import WeakKeyDictionary
 
 from django.core.handlers.asgi import ASGIRequest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 
 from quality.models import ENDED, TurnRun
@@ -22,8 +24,11 @@ from quality.turns.bell import Bell
 from quality.turns.events import Told
 from tenants.scope import tenant_scope
 
+logger = logging.getLogger(__name__)
+
 LOOK_S = 15.0  # a look at the rows although nothing rang, for notifications are hints; and a word to keep alive
 RECHECK_S = 15.0  # so long may who was shut out go on reading
+RETRY_S = 1.0  # while the database does not answer
 MAX_STREAM_S = 3600.0  # then the client comes back, and is judged anew
 NUM_THREADS = 4
 
@@ -70,11 +75,17 @@ async def follow(
     with _bell().waiting_for(str(turn_id)) as rung:
         while time.monotonic() - began < MAX_STREAM_S:
             rung.clear()
-            if still_allowed and time.monotonic() - asked >= RECHECK_S:
-                asked = time.monotonic()
-                if not await _aside(still_allowed):
-                    return
-            told, over = await _aside(partial(_look, tenant_id, turn_id, after))
+            try:
+                if still_allowed and time.monotonic() - asked >= RECHECK_S:
+                    if not await aside(still_allowed):
+                        return
+                    asked = time.monotonic()
+                told, over = await aside(partial(_look, tenant_id, turn_id, after))
+            except OperationalError as error:
+                logger.warning("The events of turn %s cannot be read (%s); reading again soon", turn_id, error)
+                yield None
+                await asyncio.sleep(RETRY_S)
+                continue
             for one in told:
                 yield one
                 after = one.seq
@@ -88,7 +99,7 @@ async def follow(
                 yield None
 
 
-async def _aside[T](asks_database: Callable[[], T]) -> T:
+async def aside[T](asks_database: Callable[[], T]) -> T:
     """Off the event loop, in one of few threads; its connection goes back at once."""
 
     def ask() -> T:
@@ -97,7 +108,7 @@ async def _aside[T](asks_database: Callable[[], T]) -> T:
         finally:
             connection.close()
 
-    return await asyncio.get_running_loop().run_in_executor(_threads, ask)
+    return await asyncio.get_running_loop().run_in_executor(_threads, copy_context().run, ask)
 
 
 def is_over(tenant_id: int, turn_id: int, after: int) -> bool:
