@@ -176,6 +176,10 @@ TURN_SWEEP_S = read("TURN_SWEEP_S", "float", default=30.0)  # how often workers 
 TURN_SLOTS = read("TURN_SLOTS", "int", default=200)  # turns at once in one worker process
 TURN_TENANT_SLOTS = read("TURN_TENANT_SLOTS", "int", default=100)  # turns of one tenant at once, in all processes
 TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.resolver.from_settings")
+MODEL_BREAKER_FAILURES = read("MODEL_BREAKER_FAILURES", "int", default=5)  # in a row; then the model is paused
+MODEL_BREAKER_OPEN_S = read("MODEL_BREAKER_OPEN_S", "float", default=30.0)
+if MODEL_BREAKER_FAILURES < 1 or not MODEL_BREAKER_OPEN_S > 0:
+    raise ImproperlyConfigured("MODEL_BREAKER_FAILURES must be 1 or more, MODEL_BREAKER_OPEN_S more than 0 (seconds).")
 if TURN_LEASE_S < 3 or not TURN_SWEEP_S > 0:
     raise ImproperlyConfigured("TURN_LEASE_S must be 3 or more, TURN_SWEEP_S more than 0 (seconds).")
 

@@ -49,6 +49,11 @@ class ProbeReport:
         verdicts = {finding.what: finding.verdict for finding in self.findings}
         return verdicts.get("Answers") == "yes" and verdicts.get("Tool calls") == "yes"
 
+    @property
+    def answers(self) -> bool:
+        """The server is there: it gave an answer, if an empty one."""
+        return any(finding.what == "Answers" and finding.verdict != "no" for finding in self.findings)
+
     @classmethod
     def not_asked(cls, reason: str) -> "ProbeReport":
         return cls([Finding("Answers", "no", f"Not asked: {reason}")])

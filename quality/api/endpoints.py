@@ -3,6 +3,7 @@
 # (a field may be called `label` or `source`: REST framework takes declared fields off the class)
 
 import asyncio
+from typing import Any
 
 from django.http import Http404
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -11,6 +12,7 @@ from rest_framework.response import Response
 
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body
 from quality.api.problems import InvalidRequest, fault
+from quality.turns import breaker
 from tenants import endpoints, outbound
 from tenants.envelope import NoKeys, SecretInvalid
 from tenants.models import ModelEndpoint, Scope
@@ -35,13 +37,17 @@ class ModelSerializer(serializers.ModelSerializer):
     standIn = serializers.BooleanField(source="is_stand_in")
     keyFingerprint = serializers.CharField(source="key.fingerprint", default=None, allow_null=True)
     keySetAt = serializers.DateTimeField(source="key.set_at", default=None, allow_null=True)
+    numFailures = serializers.IntegerField(source="standing.num_failures", default=0, help_text="In a row, by now.")
+    pausedUntil = serializers.DateTimeField(
+        source="standing.until_at", default=None, allow_null=True, help_text="Its turns fail until then."
+    )
     updatedAt = serializers.DateTimeField(source="updated_at")
 
     class Meta:
         model = ModelEndpoint
         fields = (
             "id", "label", "baseUrl", "model", "parameters", "pricePrompt", "priceCompletion", "sources", "enabled",
-            "standIn", "keyFingerprint", "keySetAt", "updatedAt",
+            "standIn", "keyFingerprint", "keySetAt", "numFailures", "pausedUntil", "updatedAt",
         )  # fmt: skip
 
 
@@ -85,7 +91,10 @@ class ModelsView(TenantView):
     @in_scope
     def get(self, request: TokenRequest) -> Response:
         """The models that may answer turns of this tenant."""
-        found = ModelEndpoint.objects.select_related("key").order_by("label")
+        found: list[Any] = list(ModelEndpoint.objects.select_related("key").order_by("label"))
+        standings = breaker.standings({row.pk: breaker.server_of(row) for row in found})
+        for row in found:
+            row.standing = standings[row.pk]
         return Response({"models": ModelSerializer(found, many=True).data})
 
     @extend_schema(operation_id="saveModel", tags=["Models"], request=ModelRequest, responses=ModelSerializer)
@@ -111,7 +120,9 @@ class ModelsView(TenantView):
             )
         except NoKeys as error:
             raise InvalidRequest([fault("key", "no_keys", str(error))]) from error
-        return Response(ModelSerializer(ModelEndpoint.objects.select_related("key").get(pk=saved.pk)).data)
+        row: Any = ModelEndpoint.objects.select_related("key").get(pk=saved.pk)
+        row.standing = breaker.standings({row.pk: breaker.server_of(row)})[row.pk]
+        return Response(ModelSerializer(row).data)
 
 
 class ModelView(TenantView):
@@ -135,7 +146,7 @@ class ModelTestView(TenantView):
 
     @extend_schema(operation_id="testModel", tags=["Models"], request=None, responses=ProbeSerializer)
     def post(self, request: TokenRequest, pk: int) -> Response:
-        """Ask a model once plainly and once with a tool, and say what its server supports."""
+        """Ask a model once plainly and once with a tool, and say what its server supports. An answer ends a pause."""
         with tenant_scope(request.auth.tenant):
             endpoint = ModelEndpoint.objects.filter(pk=pk).first()
             if endpoint is None:
@@ -146,4 +157,6 @@ class ModelTestView(TenantView):
                 raise InvalidRequest([fault("key", error.code, str(error))]) from error
             guard = outbound.guard()
         report = asyncio.run(probe_endpoint(endpoints.chosen(endpoint), guard, key))
+        if report.answers:
+            breaker.close(*breaker.server_of(endpoint))
         return Response(ProbeSerializer(report).data)

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from engine.strict_json import JsonError, read_json
 from quality.pages.access import TenantRequest, tenant_view
+from quality.turns import breaker
 from tenants import endpoints, outbound
 from tenants.envelope import NoKeys, SecretInvalid
 from tenants.models import ModelEndpoint, Role
@@ -96,8 +97,10 @@ def _form_page(request: TenantRequest, form: EndpointForm, endpoint: ModelEndpoi
 def _list_page(
     request: TenantRequest, report: ProbeReport | None = None, tried: ModelEndpoint | None = None
 ) -> HttpResponse:
+    rows = list(ModelEndpoint.objects.select_related("key").order_by("label")[:MAX_SHOWN])
+    standings = breaker.standings({row.pk: breaker.server_of(row) for row in rows})
     context = {
-        "endpoints": ModelEndpoint.objects.select_related("key").order_by("label")[:MAX_SHOWN],
+        "endpoints": [(row, standings[row.pk]) for row in rows],
         "report": report,
         "tried": tried,
     }
@@ -164,7 +167,7 @@ def model_delete(request: TenantRequest, pk: int) -> HttpResponse:
 @require_POST
 @tenant_view(Role.ADMIN, scope=False)
 def model_test(request: TenantRequest, pk: int) -> HttpResponse:
-    """Asks the model twice. No transaction is open while it answers."""
+    """Asks the model twice. No transaction is open while it answers. An answer ends a pause of its turns."""
     with tenant_scope(request.tenant):
         endpoint = get_object_or_404(ModelEndpoint.objects.all(), pk=pk)
         guard = outbound.guard()
@@ -173,5 +176,7 @@ def model_test(request: TenantRequest, pk: int) -> HttpResponse:
         except SecretInvalid as error:
             return _list_page(request, ProbeReport.not_asked(str(error)), endpoint)
     report = asyncio.run(probe_endpoint(endpoints.chosen(endpoint), guard, key))
+    if report.answers:
+        breaker.close(*breaker.server_of(endpoint))
     with tenant_scope(request.tenant):
         return _list_page(request, report, endpoint)

@@ -19,6 +19,7 @@ from engine.records import Resume
 from quality.ingest.jsontext import dump, storable
 from quality.ingest.records import toolset_sha256
 from quality.models import CallDecision, ModelReply, ToolCall, Toolset, Turn, TurnRun, TurnState
+from quality.turns.breaker import Guarded, breaker_of
 from quality.turns.claim import Claim
 from quality.turns.endings import close_overtaken
 from quality.turns.faults import may_strike
@@ -200,13 +201,14 @@ class Carrier:
             parameters=endpoint.parameters,
             timeout_s=endpoint.timeout_s,
         )
+        breaker = breaker_of(self.claim.tenant_id, endpoint.base_url, endpoint.model)
         system = [{"role": "system", "content": setup.system}] if setup.system else []
         if self.claim.attempt > 1:  # what was known before the loss may not have been told
             for cycle in loaded.resume.cycles:
                 for call in cycle.calls.values():
                     recorder.say(ToolCallChanged(call))
         return await run_turn(
-            model,
+            Guarded(model, breaker, self._in_thread),
             [Fenced(tool, recorder.is_ours) for tool in setup.tools],
             [*system, *loaded.history, *loaded.own],
             recorder=recorder,
