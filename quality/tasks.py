@@ -57,9 +57,17 @@ def import_traces(tenant_id: int, import_id: int) -> None:
     importer.run_import(import_id, tenant=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=300)
+def run_coach(tenant_id: int, run_id: int) -> None:
+    from quality.improve.coach import runs
+
+    runs.run(run_id, tenant=tenant_id)
+
+
 @shared_task(ignore_result=True, time_limit=60)
 def tick() -> None:
     """What is due: imports and turns whose worker or message is gone, schedules, events past their time."""
+    from quality.improve.coach import runs as coach
     from quality.ingest import importer
     from quality.turns import events, leases, schedules
 
@@ -68,6 +76,8 @@ def tick() -> None:
         return
     for tenant_id, import_id in importer.expired().values_list("tenant_id", "pk"):
         publish(import_traces, tenant_id, import_id)
+    for tenant_id, run_id in coach.overdue().values_list("tenant_id", "pk"):
+        publish(run_coach, tenant_id, run_id)
     for tenant_id, turn_id in leases.overdue(settings.TURN_SWEEP_S):
         publish(run_turn, tenant_id, turn_id)
     schedules.fire_due()
