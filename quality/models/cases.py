@@ -103,6 +103,9 @@ class CaseVersion(TenantModel):
     by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
     token_id = models.BigIntegerField(null=True)
     at = models.DateTimeField(default=timezone.now)
+    origin_sha256 = models.BinaryField(
+        max_length=32, null=True, help_text="Of the line it was imported from: the same line again changes nothing."
+    )
 
     objects = TenantManager["CaseVersion"]()
 
@@ -112,6 +115,9 @@ class CaseVersion(TenantModel):
             tenant_key("agent_tool_call_regression_case_versions"),
             models.UniqueConstraint(
                 fields=["tenant", "case", "number"], name="agent_tool_call_case_versions_number_key"
+            ),
+            models.UniqueConstraint(
+                fields=["tenant", "origin_sha256"], name="agent_tool_call_case_versions_origin_key"
             ),
         ]
 
