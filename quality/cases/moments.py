@@ -60,7 +60,8 @@ def span(text: str) -> timedelta | None:
         return None
     try:
         return sum(
-            (timedelta(**{_UNITS[unit]: int(size)}) for size, unit in re.findall(r"([0-9]+)([smhdw])", text)), timedelta()
+            (timedelta(**{_UNITS[unit]: int(size)}) for size, unit in re.findall(r"([0-9]+)([smhdw])", text)),
+            timedelta(),
         )
     except OverflowError:
         return None

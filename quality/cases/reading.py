@@ -1,5 +1,6 @@
 """Reading what people wrote by hand: every fault with its place, and what was probably meant."""
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -33,8 +34,8 @@ def hint(word: str, known: Iterable[str]) -> str:
 def kind(value: Any) -> str:
     """What a value is, in words."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    names = {str: "text", list: "an array", dict: "an object"}
+        return json.dumps(value)
+    names: dict[type, str] = {str: "text", list: "an array", dict: "an object"}
     return names.get(type(value), "a number")
 
 

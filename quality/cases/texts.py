@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote, urlsplit
 
 _SPACE = re.compile(r"\s+")
@@ -20,21 +21,21 @@ _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folding:
-    """Which differences do not count. `space` is `collapse` or `ignore`, `unicode` is `nfc` or `nfkc`."""
+    """Which differences do not count. `space` is `collapse` or `ignore`."""
 
     case: bool = False
     space: str = ""
     trim: bool = False
-    unicode: str = ""
+    unicode: Literal["", "NFC", "NFKC"] = ""
     punct: bool = False
 
     def fold(self, text: str) -> str:
         if self.unicode:
-            text = unicodedata.normalize(self.unicode.upper(), text)
+            text = unicodedata.normalize(self.unicode, text)
         if self.case:
             text = text.casefold()
             if self.unicode:  # folding case can take a letter apart
-                text = unicodedata.normalize(self.unicode.upper(), text)
+                text = unicodedata.normalize(self.unicode, text)
         if self.punct:
             text = without_punctuation(text)
         if self.space:
@@ -45,7 +46,9 @@ class Folding:
 def without_punctuation(text: str) -> str:
     """Drops punctuation, but never a sign or a point that belongs to a number: "-5" is not "5", "1.5" is not "15"."""
     return "".join(
-        char for place, char in enumerate(text) if not unicodedata.category(char).startswith("P") or _counts(text, place)
+        char
+        for place, char in enumerate(text)
+        if not unicodedata.category(char).startswith("P") or _counts(text, place)
     )
 
 
@@ -66,7 +69,7 @@ def straight(text: str) -> str:
 
 def folded(text: str) -> str:
     """For looking up one text in another: quotes, case, blanks and compatibility forms do not count."""
-    return Folding(case=True, space="collapse", unicode="nfkc", trim=True).fold(straight(text))
+    return Folding(case=True, space="collapse", unicode="NFKC", trim=True).fold(straight(text))
 
 
 def phone(text: str) -> str | None:

@@ -26,7 +26,7 @@ ABSENT: Final = Absence.ABSENT
 
 
 def read_exact(text: str) -> Any:
-    """The value of a JSON text, fractions as `Decimal`. Raises `engine.strict_json.JsonError`, by the engine's rules."""
+    """The value of a JSON text, fractions as `Decimal`. Raises `JsonError` by the engine's rules."""
     read_json(text)  # what the engine refuses is refused: the same verdict on every Python
     return json.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
 
@@ -39,6 +39,8 @@ def exact(value: Any) -> Any:
 def _exact(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise JsonError("too_deep", f"more than {MAX_DEPTH} nested containers")
+    if isinstance(value, int) and value.bit_length() > 1024:
+        raise JsonError("number_out_of_range", "an integer of more than 308 digits")
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float | Decimal):

@@ -1,0 +1,165 @@
+"""The tools of a case: what they are called, what they take, and whether a call of them could have run."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from engine import schema as json_schema
+from engine.errors import ToolError
+from engine.strict_json import JsonError, read_arguments, read_json
+from quality.cases.sample import Call, CallValidity
+from quality.cases.values import exact, plain, read_exact
+
+MAX_MESSAGE = 300  # characters
+
+
+def name_of(tool: str) -> str:
+    """How names are compared: some models may not write dots, and some servers turn them into underscores."""
+    return tool.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """Tools by their compared name. Without any, nothing is known: each name and all arguments count as valid."""
+
+    schemas: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    spelled: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, tools: Any) -> "Toolset":
+        """From tools as a request offers them (OpenAI's form, or bare `{name, parameters}`), or their JSON text. What
+        is no tool definition is passed over; never raises."""
+        if isinstance(tools, Toolset):
+            return tools
+        if isinstance(tools, str | bytes):
+            return _read_text(tools if isinstance(tools, str) else tools.decode("utf-8", "replace"))
+        return cls._from(tools)
+
+    @classmethod
+    def _from(cls, tools: Any) -> "Toolset":
+        schemas: dict[str, Mapping[str, Any] | None] = {}
+        spelled: dict[str, str] = {}
+        for tool in tools if isinstance(tools, Iterable) and not isinstance(tools, Mapping) else ():
+            inner = tool.get("function", tool.get("custom", tool)) if isinstance(tool, Mapping) else None
+            if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
+                parameters = inner.get("parameters", inner.get("input_schema"))
+                schemas[name_of(inner["name"])] = parameters if isinstance(parameters, Mapping) else None
+                spelled[name_of(inner["name"])] = inner["name"]
+        return cls(schemas, spelled)
+
+    def __bool__(self) -> bool:
+        return bool(self.schemas)
+
+    def __contains__(self, tool: str) -> bool:
+        return name_of(tool) in self.schemas
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.spelled.values())
+
+    def parameters(self, tool: str) -> Mapping[str, Any] | None:
+        """The JSON Schema of a tool's arguments, where it is known."""
+        return self.schemas.get(name_of(tool))
+
+    def declared(self, tool: str) -> frozenset[str] | None:
+        """The arguments that a tool takes; None where it takes any, or is not known."""
+        parameters = self.parameters(tool)
+        try:
+            return json_schema.declared_names(parameters) if parameters else None
+        except (TypeError, RecursionError):
+            return None
+
+    def defaults(self, tool: str) -> dict[str, Any]:
+        """Arguments with the default that the schema declares for them."""
+        properties = (self.parameters(tool) or {}).get("properties")
+        found = {}
+        for name, schema in properties.items() if isinstance(properties, Mapping) else ():
+            if isinstance(schema, Mapping) and "default" in schema:
+                try:
+                    found[name] = exact(schema["default"])
+                except JsonError:
+                    continue
+        return found
+
+    def fault(self, tool: str, arguments: Mapping[str, Any]) -> json_schema.Fault | None:
+        """The most telling fault of arguments against the tool's schema, by JSON pointer; None where there is none, or
+        no schema that can be used."""
+        parameters = self.parameters(tool)
+        if parameters is None:
+            return None
+        try:
+            found = json_schema.compiled(parameters).fault(plain(dict(arguments)))
+        except (ToolError, TypeError, RecursionError):
+            return None
+        return found and json_schema.Fault(_pointer(found.path), found.reason)
+
+    def reading(self, call: Call, *, number: int, cycle: int, index: int) -> "Reading":
+        """A call with its arguments read exactly, and whether it is valid. Never raises."""
+        code, path, message, arguments = "", "", "", None
+        try:
+            arguments = arguments_of(call)
+        except JsonError as error:
+            code, message = "bad_json", str(error)
+        except RecursionError:
+            code, message = "bad_json", "nested too deeply"
+        if call.fault:
+            code, message = "not_a_call", call.fault
+        elif self.schemas and call.name not in self:
+            code, message = "unknown_tool", f'no tool "{call.name[:80]}" was offered'
+        elif arguments is not None and (fault := self.fault(call.name, arguments)):
+            code, path, message = "bad_arguments", fault.path, fault.reason
+        validity = CallValidity(
+            call=number, cycle=cycle, index=index, tool=call.name, code=code, path=path, message=message[:MAX_MESSAGE]
+        )
+        return Reading(call, validity, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A call as the judge looks at it. `arguments` is None where they are no JSON object."""
+
+    call: Call
+    validity: CallValidity
+    arguments: dict[str, Any] | None
+
+
+def arguments_of(call: Call) -> dict[str, Any]:
+    """The arguments of a call with exact numbers; raises `JsonError`."""
+    if call.arguments is None:
+        return {}
+    if not isinstance(call.arguments, str):
+        value = exact(call.arguments)
+        if not isinstance(value, dict):
+            raise JsonError("not_an_object", "arguments must be a JSON object")
+        return value
+    read_arguments(call.arguments)
+    value = read_exact(call.arguments) if call.arguments.strip() else {}
+    assert isinstance(value, dict)
+    return value
+
+
+@lru_cache(maxsize=64)
+def _read_text(tools: str) -> Toolset:
+    try:
+        return Toolset._from(read_json(tools))
+    except (JsonError, RecursionError):
+        return Toolset()
+
+
+def _pointer(json_path: str) -> str:
+    """`$.days[0]` as `/days/0`, `$['a b']` as `/a b`."""
+    steps: list[str] = []
+    rest = json_path.removeprefix("$")
+    while rest:
+        if rest.startswith("['"):
+            end = rest.find("']", 2)
+            step, rest = (rest[2:end], rest[end + 2 :]) if end > 0 else (rest[2:], "")
+        elif rest.startswith("["):
+            step, _, rest = rest[1:].partition("]")
+        else:
+            rest = rest.removeprefix(".")
+            end = min((place for mark in ".[" if (place := rest.find(mark)) >= 0), default=len(rest))
+            step, rest = rest[:end], rest[end:]
+        steps.append(step)
+    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)
