@@ -30,6 +30,43 @@ class LabelField(serializers.CharField):
     """A label's name; whether it is one is for the use case to say."""
 
 
+class PositionSerializer(serializers.Serializer):
+    """Where a call was missing: the cycle, and before which of its calls (their number: after the last one)."""
+
+    cycle = serializers.IntegerField(min_value=0)
+    index = serializers.IntegerField(min_value=0)
+
+
+@extend_schema_field({"type": "object", "additionalProperties": {}, "description": "Keys are the arguments' own."})
+class Arguments(serializers.DictField):
+    """Arguments of a call."""
+
+
+class CorrectionSerializer(serializers.Serializer):
+    """What would have been right. `wrong_tool` takes tool, offered, arguments; `bad_args` takes arguments;
+    `missing_tool` takes tool, offered, position, arguments; the other labels take none.
+
+    Names and arguments are checked against the tools that were offered on that request. Arguments that are those of the
+    call are left out."""
+
+    tool = serializers.CharField(required=False, max_length=500)
+    offered = serializers.BooleanField(
+        required=False, help_text="false: a tool that was not offered then. Said only together with tool."
+    )
+    arguments = Arguments(required=False)
+    position = PositionSerializer(required=False)
+
+
+@extend_schema_field(CorrectionSerializer)
+class CorrectionField(serializers.DictField):
+    """A correction as it was sent; what it says is for the use case to judge."""
+
+
+@extend_schema_field(CorrectionSerializer)
+class CorrectionEvidence(Evidence):
+    """A correction, spelled as it was received."""
+
+
 class Person(serializers.Serializer):
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -42,7 +79,16 @@ class FeedbackSerializer(serializers.Serializer):
     id = serializers.IntegerField()
     label = LabelField()
     note = serializers.CharField()
-    correction = Evidence(allow_null=True)
+    correction = CorrectionEvidence(allow_null=True)
+    toolName = serializers.CharField(source="tool_name", help_text="Of the call; empty where none was made.")
+    styleId = serializers.CharField(source="style_id")
+    faults = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Kinds of faults, by which feedback is grouped: arg:<JSON pointer>, tool:<name>, missing:<name>.",
+    )
+    guidelineVersion = serializers.IntegerField(
+        source="guideline_version", allow_null=True, help_text="The guidelines that the label was given under."
+    )
     reviewer = Person()
     version = serializers.IntegerField()
     createdAt = serializers.DateTimeField(source="created_at")
@@ -56,7 +102,8 @@ class EventSerializer(serializers.Serializer):
     action = serializers.ChoiceField(choices=["label", "undo"])
     label = LabelField(allow_null=True)
     note = serializers.CharField()
-    correction = Evidence(allow_null=True)
+    correction = CorrectionEvidence(allow_null=True)
+    guidelineVersion = serializers.IntegerField(source="guideline_version", allow_null=True)
     undoes = serializers.IntegerField(allow_null=True)
     reviewer = Person()
     createdAt = serializers.DateTimeField(source="created_at")
@@ -245,7 +292,7 @@ class LabelRequest(StrictRequest):
 
     label = LabelField()
     note = serializers.CharField(required=False, allow_blank=True)
-    correction = serializers.DictField(required=False, allow_null=True, help_text="What would have been right.")
+    correction = CorrectionField(required=False, allow_null=True)
     version = serializers.IntegerField(required=False, allow_null=True, min_value=0)
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, endpoints, exports, health, ingest, schedules, styles, tools, turns
+from quality.api import calls, docs, endpoints, exports, guidelines, health, ingest, schedules, styles, tools, turns
 
 ADMIN = "api/admin/quality/"
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path(f"{ADMIN}turns/<int:pk>/feedback/undo", calls.TurnUndoView.as_view(), name="api-turn-undo"),
     path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
     path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
+    path(f"{ADMIN}guidelines", guidelines.GuidelinesView.as_view(), name="api-guidelines"),
     path("api/ingest/tool-calls", ingest.ToolCallsIngestView.as_view(), name="api-ingest-tool-calls"),
     path("api/turns", turns.TurnsView.as_view(), name="api-turns"),
     path("api/turns/<int:pk>", turns.TurnView.as_view(), name="api-turn"),

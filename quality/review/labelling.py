@@ -3,20 +3,25 @@
 Each step of an item is an event that nothing changes afterwards; the reviewer's current label and the item's state are
 kept beside the events. A write says which version of the item its author saw: an older one is refused with what is
 there now (`StaleLabel`), unless it only repeats what the same reviewer did already.
+
+With the label stands what groups are read from: tool, style and kinds of faults, and the guidelines it was given under.
 """
 
 import datetime as dt
 import uuid
-from dataclasses import asdict, dataclass
-from typing import NoReturn
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from quality.ingest.jsontext import JsonError, parse, storable
-from quality.models import Feedback, FeedbackEvent, Label, Review
+from quality.improve.faults import faults_of
+from quality.improve.guidelines import newest_number
+from quality.ingest.jsontext import storable
+from quality.models import ACTIONABLE, Feedback, FeedbackEvent, Label, Review
+from quality.review.corrections import Subject, checked
 from quality.review.items import Item
 from tenants import audit
 from tenants.models import ApiToken, User
@@ -97,14 +102,18 @@ def record_label(
     seen_version: int | None = None,
     nonce: uuid.UUID | None = None,
     token: ApiToken | None = None,
+    at: dt.datetime | None = None,
 ) -> Outcome:
     """Give an item this reviewer's label, in place of the one he gave before.
 
-    `seen_version` None skips the check for changes meanwhile; `nonce` names the form, so that sending it twice is one
-    event. Raises ValidationError and StaleLabel.
+    `correction` is JSON text: see quality.review.corrections. `seen_version` None skips the check for changes
+    meanwhile; `nonce` names the form, so that sending it twice is one event. `at` is for labels that were given
+    elsewhere before they are stored here. Raises ValidationError and StaleLabel.
     """
     sent = Verdict(label=label, note=note.strip(), correction=correction)
     _check(sent)
+    subject = Subject(item)
+    sent = replace(sent, correction=checked(label, correction, subject))
     review = _locked(item)
     if repeated := _repeated(item, reviewer, nonce):
         return Outcome(event=repeated, created=False)
@@ -114,7 +123,9 @@ def record_label(
     if seen_version is not None and seen_version != review.version:
         raise StaleLabel(item=item, version=review.version, sent=sent)
     event = FeedbackEvent(**item.key, reviewer=reviewer, action=Action.LABEL, **asdict(sent), nonce=nonce)
-    return _written(event, item=item, review=review, mine=mine, token=token)
+    event.guideline_version = newest_number()
+    event.created_at = at or event.created_at
+    return _written(event, subject=subject, review=review, mine=mine, token=token)
 
 
 @transaction.atomic
@@ -148,8 +159,9 @@ def undo(
     event = FeedbackEvent(**item.key, reviewer=reviewer, action=Action.UNDO, undoes=last.version, nonce=nonce)
     if earlier:
         event.label, event.note, event.correction = earlier.label, earlier.note, earlier.correction
+        event.guideline_version = earlier.guideline_version
     current = Feedback.objects.filter(**item.key, reviewer=reviewer).first()
-    return _written(event, item=item, review=review, mine=current, token=token)
+    return _written(event, subject=Subject(item), review=review, mine=current, token=token)
 
 
 def _check(sent: Verdict) -> None:
@@ -159,13 +171,6 @@ def _check(sent: Verdict) -> None:
         _refuse("note", "too_long", f"The note has {len(sent.note):,} characters; the limit is {MAX_NOTE_CHARS:,}.")
     if sent.note != storable(sent.note):
         _refuse("note", "unstorable", "The note holds a NUL character or half a surrogate pair. Take it out.")
-    if sent.correction is not None:
-        try:
-            correction = parse(sent.correction.encode())
-        except JsonError as error:
-            _refuse("correction", error.code, error.message)
-        if not isinstance(correction.value, dict):
-            _refuse("correction", "not_an_object", "The correction must be an object.")
 
 
 def _refuse(field: str, code: str, message: str) -> NoReturn:
@@ -199,10 +204,11 @@ def _said(row: Feedback | FeedbackEvent | None) -> Verdict | None:
 
 
 def _written(
-    event: FeedbackEvent, *, item: Item, review: Review, mine: Feedback | None, token: ApiToken | None
+    event: FeedbackEvent, *, subject: Subject, review: Review, mine: Feedback | None, token: ApiToken | None
 ) -> Outcome:
     """Store the event as the item's next version, and bring the reviewer's label `mine`, the item's state and the audit
     log up to it."""
+    item = subject.item
     before, after = _said(mine), _said(event)
     event.version = review.version + 1
     event.token_id = token.pk if token else None
@@ -211,7 +217,13 @@ def _written(
     except IntegrityError:  # the same nonce came in on another item at the same time
         _refuse_nonce()
     if after:
-        current = {**asdict(after), "version": event.version, "updated_at": event.created_at}
+        current = {
+            **asdict(after),
+            **_derived(after, subject),
+            "guideline_version": event.guideline_version,
+            "version": event.version,
+            "updated_at": event.created_at,
+        }
         first = {**current, "created_at": event.created_at}
         mine_by = {**item.key, "reviewer_id": event.reviewer_id}
         Feedback.objects.update_or_create(**mine_by, defaults=current, create_defaults=first)
@@ -229,6 +241,16 @@ def _written(
         detail={"from": before and before.label, "to": event.label, "cycle": item.cycle, "version": event.version},
     )
     return Outcome(event=event, created=True)
+
+
+def _derived(said: Verdict, subject: Subject) -> dict[str, Any]:
+    """What a label speaks of, as groups are read."""
+    faults: tuple[str, ...] = ()
+    if said.label in ACTIONABLE:
+        args = subject.args if said.label == Label.BAD_ARGS else None
+        tools = subject.tools if said.label == Label.BAD_ARGS else ()
+        faults = faults_of(said.label, subject.tool_name, args, said.correction, tools)
+    return {"tool_name": subject.tool_name, "style_id": subject.style_id, "faults": list(faults)}
 
 
 def _bring_up(review: Review, event: FeedbackEvent) -> None:

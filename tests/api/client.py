@@ -29,3 +29,7 @@ class Api:
         """POST `body` as JSON; bytes are sent as they are."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.client.post(path, data, content_type=content_type, headers=self.headers, **extra)
+
+    def put(self, path: str, body: Any, **extra: Any) -> Any:
+        """PUT `body` as JSON."""
+        return self.client.put(path, json.dumps(body), content_type="application/json", headers=self.headers, **extra)

@@ -126,13 +126,13 @@ def test_a_call_shows_its_evidence_as_it_was_spelled(
             item=item_of_call(call.pk),
             reviewer=member(user__name="Ada").user,
             label="bad_args",
-            correction='{"n": 1.0}',
+            correction='{"arguments": {"city": "Ghent", "n": 1.0}}',
         )
     response = api("read").get(f"{LIST}/{call.pk}")
     assert response.status_code == 200
     text = response.content.decode()
     assert f'"args":{args}' in text
-    assert '"correction":{"n": 1.0}' in text
+    assert '"correction":{"arguments": {"city": "Ghent", "n": 1.0}}' in text
     body = response.json()
     assert body["result"] == "not JSON at all"
     assert body["turn"]["messages"][0]["content"] == "What is the weather in Zürich?"

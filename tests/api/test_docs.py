@@ -1,5 +1,6 @@
 """The OpenAPI schema and the page that shows it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ def test_labels_are_named_in_the_schema(schema: dict[str, Any]) -> None:
     reference = request["properties"]["label"]["$ref"].rpartition("/")[2]
     assert schema["components"]["schemas"][reference]["enum"] == Label.values
     assert request["required"] == ["label"]
+
+
+def test_corrections_are_typed_in_the_schema(schema: dict[str, Any]) -> None:
+    components = schema["components"]["schemas"]
+    correction = components["LabelRequest"]["properties"]["correction"]
+    assert json.dumps(correction).count("#/components/schemas/Correction") == 1
+    assert set(components["Correction"]["properties"]) == {"tool", "offered", "arguments", "position"}
+    assert components["Correction"]["properties"]["arguments"]["type"] == "object"
 
 
 @pytest.mark.browser

@@ -58,15 +58,15 @@ def test_feedback_comes_with_its_call_and_context(tenant: Tenant, api: Apis, ada
     with tenant_scope(tenant):
         call = ToolCallFactory(args='{"b":1.50, "a":1E5}')
         label = record_label(
-            item=item_of_call(call.pk), reviewer=ada, label="bad_args", note="no", correction='{"args":{"b": 2.0}}'
+            item=item_of_call(call.pk), reviewer=ada, label="bad_args", note="no", correction='{"arguments":{"city":"Ghent","b": 2.0}}'
         )
-        number = Feedback.objects.get().pk
+        feedback = Feedback.objects.get()
     response = api("export:read").get(FEEDBACK)
     assert response["Content-Type"] == "application/x-ndjson"
     assert response["Content-Disposition"] == 'attachment; filename="tool-call-feedback.jsonl"'
     body = content(response)
     assert b'"args":{"b":1.50, "a":1E5}' in body
-    assert b'"correction":{"args":{"b": 2.0}}' in body
+    assert b'"correction":{"arguments":{"city":"Ghent","b": 2.0}}' in body
     (record,) = records(body)
     moment = label.event.created_at.isoformat().replace("+00:00", "Z")
     assert record["createdAt"] == record["updatedAt"] == moment
@@ -75,10 +75,10 @@ def test_feedback_comes_with_its_call_and_context(tenant: Tenant, api: Apis, ada
     assert record == {
         "recordType": "tool_call_feedback",
         "schemaVersion": 1,
-        "id": number,
+        "id": feedback.pk,
         "label": "bad_args",
         "note": "no",
-        "correction": {"args": {"b": 2.0}},
+        "correction": {"arguments": {"city": "Ghent", "b": 2.0}},
         "reviewer": {"id": ada.pk, "name": "Ada", "email": "ada@example.com"},
         "call": {
             "id": call.pk,

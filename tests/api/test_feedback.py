@@ -16,6 +16,8 @@ from tests.factories import ToolCallFactory, TurnFactory
 
 type Apis = Callable[..., Api]
 
+GHENT = {"arguments": {"city": "Ghent"}}
+
 
 @pytest.fixture
 def call(tenant: Tenant) -> ToolCall:
@@ -30,16 +32,21 @@ def place(call: ToolCall) -> str:
 
 def test_a_label_is_given_by_the_tokens_maker(tenant: Tenant, api: Apis, call: ToolCall, place: str) -> None:
     client = api("feedback:write")
-    body = (
-        b'{"label": "bad_args", "note": "wrong unit", "correction": {"args": {"unit": "C", "n": 1.50}}, "version": 0}'
-    )
+    correction = b'{"arguments": {"city": "Ghent", "n": 1.50}}'
+    body = b'{"label": "bad_args", "note": "wrong unit", "correction": %s, "version": 0}' % correction
     response = client.post(place, body)
     assert response.status_code == 200
-    assert b'"correction":{"args": {"unit": "C", "n": 1.50}}' in response.content
+    assert b'"correction":%s' % correction in response.content
     answer = response.json()
     assert (answer["callId"], answer["turnId"], answer["cycle"], answer["version"]) == (call.pk, call.turn_id, 0, 1)
     (label,) = answer["labels"]
     assert (label["label"], label["note"], label["reviewer"]["email"]) == ("bad_args", "wrong unit", client.user.email)
+    assert (label["toolName"], label["styleId"], label["faults"]) == (
+        "get_weather",
+        "friendly",
+        ["arg:/city", "arg:/n"],
+    )
+    assert (label["guidelineVersion"], answer["event"]["guidelineVersion"]) == (None, None)
     with tenant_scope(tenant):
         event = AuditEvent.objects.get(action="feedback.labelled")
         assert (event.actor, event.token_id) == (client.user, client.token.pk)
@@ -67,6 +74,9 @@ def test_an_unknown_label_is_refused_with_the_known_ones(tenant: Tenant, api: Ap
         ({"label": "other", "note": "a\ud800"}, "note", "surrogate_characters_not_allowed"),
         ({"label": "other", "note": "x" * 10_001}, "note", "too_long"),
         ({"label": "other", "correction": "wrong"}, "correction", "not_a_dict"),
+        ({"label": "other", "correction": {"tool": "x"}}, "correction.tool", "unknown_member"),
+        ({"label": "bad_args", "correction": {"arguments": {}}}, "correction.arguments.city", "unfit"),
+        ({"label": "wrong_tool", "correction": {"tool": "get_time"}}, "correction.tool", "not_offered"),
         ({"label": "other", "version": -1}, "version", "min_value"),
         ({"label": "other", "version": "one"}, "version", "invalid"),
         ({"label": "other", "reviewer": 7}, "reviewer", "unknown_member"),
@@ -114,14 +124,14 @@ def test_a_stale_label_is_answered_with_both_values(
 ) -> None:
     ada, bob = api("feedback:write", member=member(user__name="Ada")), api("feedback:write", member=member())
     assert ada.post(place, {"label": "good_reply", "version": 0}).status_code == 200
-    response = bob.post(place, {"label": "bad_args", "note": "mine", "correction": {"a": 1}, "version": 0})
+    response = bob.post(place, {"label": "bad_args", "note": "mine", "correction": GHENT, "version": 0})
     assert response.status_code == 409
     problem = response.json()
     assert problem["type"].endswith(":stale_label")
     assert problem["current"]["version"] == 1
     (current,) = problem["current"]["labels"]
     assert (current["label"], current["reviewer"]["name"]) == ("good_reply", "Ada")
-    assert problem["sent"] == {"label": "bad_args", "note": "mine", "correction": {"a": 1}}
+    assert problem["sent"] == {"label": "bad_args", "note": "mine", "correction": GHENT}
     again = bob.post(place, {"label": "bad_args", "version": problem["current"]["version"]})
     assert again.status_code == 200
     assert {label["label"] for label in again.json()["labels"]} == {"good_reply", "bad_args"}

@@ -30,6 +30,8 @@ from tests.factories import ToolCallFactory, TurnFactory
 
 type Members = Callable[..., Membership]
 
+GENT = '{"arguments":{"city":"Gent"}}'
+
 
 @pytest.fixture
 def call(tenant: Tenant) -> ToolCall:
@@ -78,14 +80,18 @@ def in_parallel(tenant: Tenant, *writes: Callable[[], Outcome]) -> list[Outcome 
 def test_a_label_is_stored_with_its_event_state_and_audit_row(tenant: Tenant, item: Item, ada: User) -> None:
     with tenant_scope(tenant):
         outcome = record_label(
-            item=item, reviewer=ada, label="bad_args", note=" wrong unit ", correction='{"args": {"n": 1.50}}'
+            item=item,
+            reviewer=ada,
+            label="bad_args",
+            note=" wrong unit ",
+            correction='{"arguments": {"city": "Ghent", "n": 1.50}}',
         )
         assert (outcome.created, outcome.event.version) == (True, 1)
         feedback = Feedback.objects.get()
         assert (feedback.label, feedback.note, feedback.correction) == (
             "bad_args",
             "wrong unit",
-            '{"args": {"n": 1.50}}',
+            '{"arguments": {"city": "Ghent", "n": 1.50}}',
         )
         review = Review.objects.get()
         assert (review.version, review.label, review.num_labels) == (1, "bad_args", 1)
@@ -216,7 +222,7 @@ def test_parallel_writes_without_a_version_lose_nothing(tenant: Tenant, item: It
 
 def test_label_undo_redo_is_three_events(tenant: Tenant, item: Item, ada: User) -> None:
     with tenant_scope(tenant):
-        record_label(item=item, reviewer=ada, label="bad_args", note="why", correction="{}", seen_version=0)
+        record_label(item=item, reviewer=ada, label="bad_args", note="why", correction=GENT, seen_version=0)
         undone = undo(item=item, reviewer=ada, seen_version=1)
         assert (undone.event.action, undone.event.undoes, undone.event.label) == ("undo", 1, None)
         assert labels_of(item) == {}
@@ -225,7 +231,7 @@ def test_label_undo_redo_is_three_events(tenant: Tenant, item: Item, ada: User) 
         redone = undo(item=item, reviewer=ada, seen_version=2)
         assert (redone.event.undoes, redone.event.label) == (2, "bad_args")
         (feedback,) = current_labels(item)
-        assert (feedback.label, feedback.note, feedback.correction) == ("bad_args", "why", "{}")
+        assert (feedback.label, feedback.note, feedback.correction) == ("bad_args", "why", GENT)
         assert [event.action for event in history(item)] == ["label", "undo", "undo"]
         assert AuditEvent.objects.filter(action__startswith="feedback.").count() == 3
 
