@@ -1,0 +1,376 @@
+"""Tracked improvements: from a group of feedback to a decision. All functions need an open tenant scope.
+
+A proposal is pending, dismissed or applied. It changes by guarded updates: of two decisions the second is refused and
+told the first. Each step is an event that nothing changes afterwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from quality.improve import groups, keyset
+from quality.improve.groups import Example, GroupKey, Window
+from quality.improve.rates import Rates, rates_of
+from quality.ingest.jsontext import storable
+from quality.models import ArtifactKind, Case, Proposal, ProposalEvent, ProposalState
+from tenants import audit
+from tenants.models import ApiToken, User
+
+PAGE_SIZE = 50
+MAX_PAGE_SIZE = 200
+MAX_REASON_CHARS = 2_000
+MAX_REF_CHARS = 500
+MAX_NOTE_CHARS = 10_000
+MAX_EXAMPLES = 10
+Action = ProposalEvent.Action
+_DECIDED = (ProposalState.DISMISSED, ProposalState.APPLIED)
+_UNDECIDED = {
+    "reason": "",
+    "resolution_kind": "",
+    "resolution_ref": "",
+    "resolution_note": "",
+    "decided_by": None,
+    "decided_at": None,
+}
+
+
+class NoSuchProposal(LookupError):
+    """The tenant has no such proposal."""
+
+
+class ProposalConflict(Exception):
+    """A step that came too late. `proposal` is what is there now."""
+
+    code = "conflict"
+
+    def __init__(self, proposal: Proposal, message: str) -> None:
+        super().__init__(message)
+        self.proposal = proposal
+
+
+class AlreadyDecided(ProposalConflict):
+    """A second decision: `proposal` carries the first one."""
+
+    code = "already_decided"
+
+    def __init__(self, proposal: Proposal) -> None:
+        by = f" by {proposal.decided_by}" if proposal.decided_by else ""
+        super().__init__(
+            proposal, f"Proposal {proposal.pk} was {proposal.state}{by} meanwhile. To decide anew, reopen it first."
+        )
+
+
+class StaleProposal(ProposalConflict):
+    """It was decided and reopened since its author saw it."""
+
+    code = "stale_proposal"
+
+    def __init__(self, proposal: Proposal) -> None:
+        super().__init__(
+            proposal, f"Proposal {proposal.pk} is at version {proposal.version} now. Look at it, then decide again."
+        )
+
+
+class NotDecided(ProposalConflict):
+    """What is pending cannot be reopened."""
+
+    code = "not_decided"
+
+    def __init__(self, proposal: Proposal) -> None:
+        super().__init__(proposal, f"Proposal {proposal.pk} is pending already.")
+
+
+class Overtaken(ProposalConflict):
+    """A newer proposal has taken the group over: `other`. Feedback would belong to two."""
+
+    code = "overtaken"
+
+    def __init__(self, proposal: Proposal, other: Proposal) -> None:
+        super().__init__(
+            proposal, f"Proposal {other.pk} took this group over ({other.state}). Go on there, or reopen that one."
+        )
+        self.other = other
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalFilter:
+    """What a list is narrowed to; empty fields narrow nothing."""
+
+    states: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    tool: str = ""
+    style: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalRow:
+    """`num_items` are calls (or replies without one), `num_feedback` the labels on them."""
+
+    proposal: Proposal
+    num_items: int
+    num_feedback: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalPage:
+    rows: list[ProposalRow]
+    next: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalDetail:
+    """A proposal with what it rests on, its history (oldest first), its rates and the cases made of it."""
+
+    proposal: Proposal
+    events: list[ProposalEvent]
+    num_items: int
+    num_feedback: int
+    examples: tuple[Example, ...]
+    rates: Rates
+    cases: list[Case]
+
+
+def get(pk: int) -> Proposal:
+    """With the people loaded; raises NoSuchProposal."""
+    proposal = Proposal.objects.select_related("decided_by", "created_by").filter(pk=pk).first()
+    if proposal is None:
+        raise NoSuchProposal(f"There is no proposal {pk}.")
+    return proposal
+
+
+def pending_of(key: GroupKey) -> Proposal | None:
+    """The pending proposal of a group."""
+    return Proposal.objects.filter(**vars(key), state=ProposalState.PENDING).first()
+
+
+def find(wanted: ProposalFilter, *, cursor: str | None = None, page_size: int = PAGE_SIZE) -> ProposalPage:
+    """A page of proposals, those changed last first, in two queries; raises BadCursor."""
+    rows = Proposal.objects.select_related("decided_by", "created_by").order_by("-updated_at", "-pk")
+    columns = {
+        "state__in": wanted.states,
+        "label__in": wanted.labels,
+        "tool_name": wanted.tool,
+        "style_id": wanted.style,
+        "fault": wanted.fault,
+    }
+    rows = rows.filter(**{column: value for column, value in columns.items() if value})
+    if cursor:
+        at, pk = keyset.read(cursor, keyset.moment, keyset.number)
+        rows = rows.filter(updated_at__lte=at).exclude(updated_at=at, pk__gte=pk)
+    found = list(rows[: page_size + 1])
+    shown = found[:page_size]
+    return ProposalPage(
+        rows=_counted(shown),
+        next=keyset.write(shown[-1].updated_at, shown[-1].pk) if len(found) > page_size else None,
+    )
+
+
+def detail(pk: int) -> ProposalDetail:
+    """All about one proposal; raises NoSuchProposal."""
+    proposal = get(pk)
+    (row,) = _counted([proposal])
+    (examples,) = groups.examples_of([Window.of(proposal)], limit=MAX_EXAMPLES)
+    return ProposalDetail(
+        proposal=proposal,
+        events=list(proposal.events.select_related("by").order_by("version")),
+        num_items=row.num_items,
+        num_feedback=row.num_feedback,
+        examples=examples,
+        rates=rates_of(proposal),
+        cases=list(proposal.cases.order_by("number").only("pk", "number", "status", "behavior", "tenant_id")),
+    )
+
+
+def _counted(proposals: Sequence[Proposal]) -> list[ProposalRow]:
+    if not proposals:
+        return []
+    counts = groups.counts_of([Window.of(proposal) for proposal in proposals])
+    return [
+        ProposalRow(proposal=proposal, num_items=num_items, num_feedback=num_feedback)
+        for proposal, (num_items, num_feedback) in zip(proposals, counts, strict=True)
+    ]
+
+
+def track(key: GroupKey, *, by: User, token: ApiToken | None = None) -> Proposal:
+    """The group's pending proposal, made now if there is none; raises NoSuchGroup if nobody says such a thing since
+    the last decision."""
+    return ensure_tracked(key, by=by, token=token)[0]
+
+
+@transaction.atomic
+def ensure_tracked(key: GroupKey, *, by: User, token: ApiToken | None = None) -> tuple[Proposal, bool]:
+    """The same, and whether it was made now."""
+    if pending := pending_of(key):
+        return pending, False
+    group = groups.get(key)
+    if group.state != groups.UNTRACKED:
+        raise groups.NoSuchGroup("All feedback of this group belongs to a decided proposal. Reopen that one.")
+    proposal = Proposal(
+        **vars(key),
+        suggested_kind=group.suggested_kind,
+        title=storable(group.title),
+        covers_since=group.window.since,
+        created_by=by,
+    )
+    proposal.updated_at = proposal.created_at
+    try:
+        with transaction.atomic():
+            proposal.save(force_insert=True)
+    except IntegrityError:  # the same group, tracked by somebody else at the same time
+        return Proposal.objects.get(**vars(key), state=ProposalState.PENDING), False
+    _write(proposal, Action.TRACK, by=by, token=token)
+    return proposal, True
+
+
+def dismiss(
+    pk: int, *, reason: str, by: User, seen_version: int | None = None, token: ApiToken | None = None
+) -> Proposal:
+    """Decide that nothing is done; raises NoSuchProposal, ProposalConflict and ValidationError."""
+    reason = _text("reason", reason, MAX_REASON_CHARS)
+    if not reason:
+        _refuse("reason", "required", "Say why nothing is done about it.")
+    decision = {"state": ProposalState.DISMISSED, "reason": reason}
+    return _decide(pk, Action.DISMISS, decision, by=by, seen_version=seen_version, token=token)
+
+
+def apply(
+    pk: int,
+    *,
+    kind: str,
+    ref: str = "",
+    note: str = "",
+    by: User,
+    seen_version: int | None = None,
+    token: ApiToken | None = None,
+) -> Proposal:
+    """Decide that it is mended, by what; raises NoSuchProposal, ProposalConflict and ValidationError."""
+    if kind not in ArtifactKind.values:
+        _refuse("kind", "unknown_kind", f"{kind!r} is no kind of fix. Use one of {', '.join(ArtifactKind.values)}.")
+    ref, note = _text("ref", ref, MAX_REF_CHARS), _text("note", note, MAX_NOTE_CHARS)
+    if kind in (ArtifactKind.PULL_REQUEST, ArtifactKind.REGRESSION_CASE) and not ref:
+        _refuse("ref", "required", f"Say which {ArtifactKind(kind).label.lower()} it is.")
+    if not (ref or note):
+        _refuse("note", "required", "Say what was done: a reference, a note, or both.")
+    if kind == ArtifactKind.REGRESSION_CASE:
+        number = ref.removeprefix("REG-")
+        if not (number.isascii() and number.isdigit() and Case.objects.filter(number=int(number)).exists()):
+            _refuse("ref", "no_such_case", f"There is no case {ref}.")
+        ref = f"REG-{int(number)}"
+    decision = {
+        "state": ProposalState.APPLIED,
+        "resolution_kind": kind,
+        "resolution_ref": ref,
+        "resolution_note": note,
+    }
+    return _decide(pk, Action.APPLY, decision, by=by, seen_version=seen_version, token=token)
+
+
+@transaction.atomic
+def reopen(
+    pk: int, *, by: User, reason: str = "", seen_version: int | None = None, token: ApiToken | None = None
+) -> Proposal:
+    """Take a decision back; its event stays. Only of the group's newest proposal: feedback would belong to two else.
+
+    Raises NoSuchProposal, ProposalConflict and ValidationError."""
+    reason = _text("reason", reason, MAX_REASON_CHARS)
+    proposal = get(pk)
+    newer = Proposal.objects.filter(**vars(GroupKey.of(proposal)), pk__gt=pk).order_by("pk").last()
+    if newer:
+        raise Overtaken(proposal, newer)
+    rows = Proposal.objects.filter(pk=pk, state__in=_DECIDED)
+    try:
+        with transaction.atomic():
+            done = _update(rows, {"state": ProposalState.PENDING, **_UNDECIDED}, seen_version)
+    except IntegrityError as error:  # the group was tracked anew at the same time
+        pending = pending_of(GroupKey.of(proposal))
+        raise Overtaken(get(pk), pending or proposal) from error
+    after = get(pk)
+    if not done:
+        raise NotDecided(after) if after.state == ProposalState.PENDING else StaleProposal(after)
+    _write(after, Action.REOPEN, by=by, token=token, reason=reason, before=proposal.state)
+    return after
+
+
+@transaction.atomic
+def _decide(
+    pk: int,
+    action: ProposalEvent.Action,
+    decision: dict[str, Any],
+    *,
+    by: User,
+    seen_version: int | None,
+    token: ApiToken | None,
+) -> Proposal:
+    rows = Proposal.objects.filter(pk=pk, state=ProposalState.PENDING)
+    done = _update(rows, {**decision, "decided_by": by, "decided_at": timezone.now()}, seen_version)
+    after = get(pk)
+    if not done:
+        raise StaleProposal(after) if after.state == ProposalState.PENDING else AlreadyDecided(after)
+    _write(after, action, by=by, token=token, reason=after.reason, before=ProposalState.PENDING)
+    return after
+
+
+def _update(rows: Any, changes: dict[str, Any], seen_version: int | None) -> bool:
+    """Change the row if it still is what its author saw: of parallel writes one gets it."""
+    if seen_version is not None:
+        rows = rows.filter(version=seen_version)
+    return bool(rows.update(**changes, version=F("version") + 1, updated_at=timezone.now()))
+
+
+def _write(
+    proposal: Proposal,
+    action: ProposalEvent.Action,
+    *,
+    by: User,
+    token: ApiToken | None,
+    reason: str = "",
+    before: str | None = None,
+) -> None:
+    """The event, and the line in the audit log."""
+    ProposalEvent.objects.create(
+        proposal=proposal,
+        version=proposal.version,
+        action=action,
+        reason=reason,
+        resolution_kind=proposal.resolution_kind,
+        resolution_ref=proposal.resolution_ref,
+        resolution_note=proposal.resolution_note,
+        by=by,
+        token_id=token.pk if token else None,
+        at=proposal.updated_at,
+    )
+    detail = {"label": proposal.label, "from": before, "to": proposal.state, "version": proposal.version}
+    if proposal.resolution_kind:
+        detail |= {"kind": proposal.resolution_kind, "ref": proposal.resolution_ref}
+    audit.record(
+        f"proposal.{_SAID[action]}",
+        object_type="proposal",
+        object_id=proposal.pk,
+        actor=by,
+        token=token,
+        before={"state": before} if before else None,
+        after={"state": proposal.state, "kind": proposal.resolution_kind, "ref": proposal.resolution_ref},
+        detail=detail,
+    )
+
+
+_SAID = {Action.TRACK: "tracked", Action.DISMISS: "dismissed", Action.APPLY: "applied", Action.REOPEN: "reopened"}
+
+
+def _text(field: str, value: str, limit: int) -> str:
+    value = value.strip()
+    if len(value) > limit:
+        _refuse(field, "too_long", f"It has {len(value):,} characters; the limit is {limit:,}.")
+    if value != storable(value):
+        _refuse(field, "unstorable", "It holds a NUL character or half a surrogate pair. Take it out.")
+    return value
+
+
+def _refuse(field: str, code: str, message: str) -> NoReturn:
+    raise ValidationError({field: ValidationError(message, code=code)})
