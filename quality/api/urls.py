@@ -2,7 +2,20 @@
 
 from django.urls import path
 
-from quality.api import calls, docs, endpoints, exports, guidelines, health, ingest, schedules, styles, tools, turns
+from quality.api import (
+    calls,
+    coach,
+    docs,
+    endpoints,
+    exports,
+    guidelines,
+    health,
+    ingest,
+    schedules,
+    styles,
+    tools,
+    turns,
+)
 
 ADMIN = "api/admin/quality/"
 
@@ -16,7 +29,14 @@ urlpatterns = [
     path(f"{ADMIN}turns/<int:pk>/feedback/undo", calls.TurnUndoView.as_view(), name="api-turn-undo"),
     path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
     path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
+    path(f"{ADMIN}tool-call-feedback/export.csv", exports.FeedbackSheetView.as_view(), name="api-feedback-sheet"),
+    path(f"{ADMIN}tool-call-regression-cases/export.jsonl", exports.CaseExportView.as_view(), name="api-cases-export"),
+    path(
+        f"{ADMIN}improvement-proposals/export.jsonl", exports.ProposalExportView.as_view(), name="api-proposals-export"
+    ),
     path(f"{ADMIN}guidelines", guidelines.GuidelinesView.as_view(), name="api-guidelines"),
+    path(f"{ADMIN}coach/proposals", coach.CoachView.as_view(), name="api-coach"),
+    path(f"{ADMIN}coach/proposals/<int:pk>", coach.CoachRunView.as_view(), name="api-coach-run"),
     path("api/ingest/tool-calls", ingest.ToolCallsIngestView.as_view(), name="api-ingest-tool-calls"),
     path("api/turns", turns.TurnsView.as_view(), name="api-turns"),
     path("api/turns/<int:pk>", turns.TurnView.as_view(), name="api-turn"),

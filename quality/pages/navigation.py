@@ -37,6 +37,9 @@ GROUPS: list[list[Place]] = [
         Place("run", "Run", "g u", Role.OPERATOR),
     ],
     [
+        Place("coach", "Coach", "g w"),
+    ],
+    [
         Place("import-list", "Import", "g i"),
         Place("export", "Export", "g e", Role.ADMIN),
     ],

@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from quality.pages import calls, exports, imports, overview, pending, review, run, turns
+from quality.export import FILE_NAMES
+from quality.pages import calls, coach, exports, imports, overview, pending, review, run, turns
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -33,6 +34,25 @@ urlpatterns = [
     path("imports/<int:pk>/progress/", imports.import_progress, name="import-progress"),
     path("imports/<int:pk>/issues.jsonl", imports.import_issues, name="import-issues"),
     path("export/", exports.export_page, name="export"),
-    path("export/tool-calls.jsonl", exports.export_calls, name="export-calls"),
-    path("export/tool-call-feedback.jsonl", exports.export_feedback, name="export-feedback"),
+    *[
+        path(f"export/{name}.jsonl", exports.export_file, {"kind": kind}, name=f"export-{kind}")
+        for kind, name in FILE_NAMES.items()
+    ],
+    path(
+        "export/tool-call-feedback.csv",
+        exports.export_file,
+        {"kind": "feedback", "as_csv": True},
+        name="export-feedback-sheet",
+    ),
+    path("export/order/", exports.export_order, name="export-order"),
+    path("export/jobs/<int:pk>/", exports.export_detail, name="export-detail"),
+    path("export/jobs/<int:pk>/progress/", exports.export_progress, name="export-progress"),
+    path("export/jobs/<int:pk>/cancel/", exports.export_cancel, name="export-cancel"),
+    path("export/jobs/<int:pk>/file", exports.export_fetch, name="export-fetch"),
+    path("export/jobs/<int:pk>/manifest.json", exports.export_manifest, name="export-manifest"),
+    path("coach/", coach.coach, name="coach"),
+    path("coach/ask/", coach.coach_ask, name="coach-ask"),
+    path("coach/<int:pk>/", coach.coach_run, name="coach-run"),
+    path("coach/<int:pk>/preview/", coach.coach_preview, name="coach-preview"),
+    path("coach/<int:pk>/decide/", coach.coach_decide, name="coach-decide"),
 ]

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from engine.providers.scripted import ScriptedServer
+from engine.providers.wire import Completion
 
 
 class _Server(ThreadingHTTPServer):
@@ -72,10 +73,10 @@ class ToolServer:
 
 
 @contextmanager
-def scripted_model() -> Iterator[ScriptedServer]:
-    """The scripted server, in a loop of its own."""
+def scripted_model(*script: str | Completion) -> Iterator[ScriptedServer]:
+    """The scripted server, in a loop of its own. Each request takes the next of the script."""
     loop = asyncio.new_event_loop()
-    server = ScriptedServer()
+    server = ScriptedServer(script)
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(5)

@@ -1,0 +1,162 @@
+"""The coach: asked about a style, read, and accepted item by item."""
+
+from typing import Any, cast
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from quality.improve.coach import decisions, runs
+from quality.models import ACTIONABLE, CoachItem, CoachRun, CoachState, Feedback, Proposal
+from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.diff import diff
+from tenants import styles
+from tenants.models import Role, Style, StyleVersion
+
+MAX_RUNS = 50
+LIVE = (CoachState.QUEUED, CoachState.RUNNING)
+
+
+class AskForm(forms.Form):
+    style_id = forms.ChoiceField(label="Style")
+    model = forms.ChoiceField(label="Who writes", required=False)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        names = Style.objects.order_by("style_id").values_list("style_id", "name")
+        cast(forms.ChoiceField, self.fields["style_id"]).choices = [(one, f"{name} ({one})") for one, name in names]
+        models = [(one.label, f"Model {one.label} ({one.model})") for one in runs.models_to_ask()]
+        cast(forms.ChoiceField, self.fields["model"]).choices = [*models, (runs.RULES, "Rules, no model")]
+
+
+@require_GET
+@tenant_view()
+def coach(request: TenantRequest) -> HttpResponse:
+    """What was asked so far, and the form to ask."""
+    return _list(request, AskForm(initial={"style_id": request.GET.get("style", "")}))
+
+
+def _list(request: TenantRequest, form: AskForm, *, status: int = 200) -> HttpResponse:
+    context = {
+        "form": form,
+        "runs": CoachRun.objects.select_related("created_by")
+        .defer("exchanges")
+        .order_by("-created_at", "-pk")[:MAX_RUNS],
+        "has_styles": bool(cast(forms.ChoiceField, form.fields["style_id"]).choices),
+        "num_feedback": Feedback.objects.filter(label__in=ACTIONABLE).exclude(style_id="").count(),
+    }
+    return render(cast(HttpRequest, request), "quality/coach.html", context, status=status)
+
+
+@require_POST
+@tenant_view(Role.OPERATOR)
+def coach_ask(request: TenantRequest) -> HttpResponse:
+    form = AskForm(request.POST)
+    if form.is_valid():
+        try:
+            run = runs.start(
+                style_id=form.cleaned_data["style_id"], model_label=form.cleaned_data["model"], by=request.user
+            )
+        except ValidationError as error:
+            form.add_error(None, ValidationError(error.messages))
+        else:
+            return redirect("coach-run", slug=request.tenant.slug, pk=run.pk)
+    return _list(request, form, status=400)
+
+
+@require_GET
+@tenant_view()
+def coach_run(request: TenantRequest, pk: int) -> HttpResponse:
+    """One answer of the coach; while a model is asked the page looks again by itself."""
+    return _shown(request, _run(pk))
+
+
+@require_POST
+@tenant_view()
+def coach_preview(request: TenantRequest, pk: int) -> HttpResponse:
+    """What the chosen items would make of the style."""
+    run = _run(pk)
+    chosen = set(_chosen(request))
+    context = _preview(run, [item for item in _items(run) if item.pk in chosen])
+    return render(cast(HttpRequest, request), "quality/coach_run.html#preview", context)
+
+
+@require_POST
+@tenant_view(Role.ADMIN)
+def coach_decide(request: TenantRequest, pk: int) -> HttpResponse:
+    """Accept or dismiss the chosen items, or take an accepted one back."""
+    run = _run(pk)
+    try:
+        told = _decided(request, run)
+    except (decisions.ItemsDecided, ValidationError) as error:
+        text = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
+        return _shown(request, run, fault=text, status=409 if isinstance(error, decisions.ItemsDecided) else 400)
+    messages.success(request, told)
+    return redirect("coach-run", slug=request.tenant.slug, pk=pk)
+
+
+def _decided(request: TenantRequest, run: CoachRun) -> str:
+    if revoked := request.POST.get("revoke", ""):
+        item = next((one for one in _items(run) if str(one.pk) == revoked), None)
+        if item is None:
+            raise Http404("There is no such item.")
+        style = decisions.revoke(item, by=request.user)
+        return f"Taken back: {style.style_id} is at version {style.version}."
+    chosen = _chosen(request)
+    if request.POST.get("decision") == "dismiss":
+        decisions.dismiss(run, chosen, by=request.user)
+        return f"Dismissed: {len(chosen)}."
+    accepted = decisions.accept(run, chosen, by=request.user)
+    closed = f" Proposals applied: {len(accepted.proposals)}." if accepted.proposals else ""
+    return f"{accepted.style.style_id} is at version {accepted.style.version}; new turns use it.{closed}"
+
+
+def _shown(request: TenantRequest, run: CoachRun, *, fault: str = "", status: int = 200) -> HttpResponse:
+    items = _items(run)
+    rows = {row.pk: row for row in Feedback.objects.filter(pk__in={pk for item in items for pk in item.feedback_ids})}
+    is_open = [item for item in items if item.state == CoachItem.State.OPEN]
+    context = {
+        "run": run,
+        "is_live": run.state in LIVE,
+        "rows": [(item, [rows[pk] for pk in item.feedback_ids if pk in rows]) for item in items],
+        "has_open": bool(is_open),
+        "num_gone": sum(pk not in rows for item in items for pk in item.feedback_ids),
+        "applied": _applied(items, run),
+        "fault": fault,
+    } | _preview(run, is_open)
+    template = "quality/coach_run.html"
+    if request.htmx and not request.htmx.history_restore_request and request.method == "GET":
+        template += "#answer"
+    return render(cast(HttpRequest, request), template, context, status=status)
+
+
+def _preview(run: CoachRun, chosen: list[CoachItem]) -> dict[str, Any]:
+    style = Style.objects.filter(style_id=run.style_id).first()
+    if style is None:
+        return {"style": None, "lines": [], "num_chosen": len(chosen)}
+    text = styles.text_of(StyleVersion.objects.get(style=style, number=style.version))
+    lines = diff(text.to_text(), decisions.with_items(text, chosen).to_text())
+    return {"style": style, "lines": lines, "num_chosen": len(chosen), "preview_of": run}
+
+
+def _applied(items: list[CoachItem], run: CoachRun) -> list[Proposal]:
+    refs = {f"{run.style_id}@{item.style_version}" for item in items if item.style_version}
+    return list(Proposal.objects.filter(resolution_ref__in=refs).order_by("pk"))
+
+
+def _run(pk: int) -> CoachRun:
+    run = CoachRun.objects.select_related("created_by").filter(pk=pk).first()
+    if run is None:
+        raise Http404("The coach was never asked this.")
+    return run
+
+
+def _items(run: CoachRun) -> list[CoachItem]:
+    return list(CoachItem.objects.filter(run=run).select_related("decided_by").order_by("position"))
+
+
+def _chosen(request: TenantRequest) -> list[int]:
+    return [int(value) for value in request.POST.getlist("item") if value.isdecimal() and len(value) < 19]
