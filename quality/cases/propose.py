@@ -95,7 +95,6 @@ class _Correction:
             tool if isinstance(tool, str) else "",
             read,
             given.get("offered") is not False,
-            cycle if isinstance(cycle, int) else None,
         )
 
 
