@@ -1,39 +1,57 @@
-"""Exports as JSON lines, in constant memory whatever their size.
+"""Exports of calls, feedback, cases and proposals: as JSON lines, feedback also as CSV; in constant memory whatever
+their size.
 
-PostgreSQL writes the records, so evidence goes out as it was spelled. A line has no line break of any kind in it: CR,
-LF and TAB are but white space in JSON and become blanks; U+0085, U+2028 and U+2029 stand inside strings only and are
-escaped. The last line says how many there were, with their checksum: a file without it is cut.
+PostgreSQL writes the records, so evidence goes out as it was spelled, in an order that stays. A line has no line break
+of any kind in it (`export_lines`). The last line says how many there were, with their checksum: a file without it is
+cut. One server-side cursor reads them, so all of an export is as of one moment.
 """
 
 import datetime as dt
 import hashlib
 import json
 import time
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from django.db import connection
+from django.db import OperationalError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.db.models.expressions import RawSQL
+from psycopg.errors import QueryCanceled
 
 from quality.calls import CallFilter, Cursor, Position, matching
-from quality.export_sql import CALL_RECORD, FEEDBACK_QUERY
+from quality.export_csv import sheet_head, sheet_row
+from quality.export_lines import one_line
+from quality.export_sql import (
+    CALL_RECORD,
+    CALL_STAMP,
+    CASES,
+    FEEDBACK,
+    FEEDBACK_CELLS,
+    FEEDBACK_SHEET,
+    PROPOSALS,
+    Table,
+)
 from tenants import audit
 from tenants.models import ApiToken, Membership, Role, User
 from tenants.scope import current_tenant_id, tenant_scope
 
 MEDIA_TYPE = "application/x-ndjson"
+CSV_MEDIA_TYPE = "text/csv; charset=utf-8"
+SCHEMA_VERSION = 1
 CHUNK_BYTES = 256 * 1024
 MAX_FETCH = 50  # rows a fetch; fewer when they are large, so that a chunk stays near CHUNK_BYTES
 RECHECK_S = 2.0
+TAG_LIMIT_S = 3.0  # an entity tag that takes longer is not given
 
 _BEGIN = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 _END = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 
-# Done here and not in SQL, where looking for them takes five times as long as all the rest.
-_BREAKS = {"\r": " ", "\n": " ", "\t": " ", "\x85": r"\u0085", "\u2028": r"\u2028", "\u2029": r"\u2029"}
-
 type Lines = Generator[bytes, None, None]
+
+
+class ExportStopped(Exception):
+    """Who asked for the export may no longer have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +61,36 @@ class FeedbackFilter:
     labels: tuple[str, ...] = ()
     since: dt.datetime | None = None
     until: dt.datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseFilter:
+    """What an export of cases is narrowed to; several values of one field mean any of them."""
+
+    statuses: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposalFilter(CaseFilter):
+    """The same of proposals."""
+
+
+type Filter = CallFilter | FeedbackFilter | CaseFilter
+
+KINDS: dict[str, type] = {
+    "calls": CallFilter,
+    "feedback": FeedbackFilter,
+    "cases": CaseFilter,
+    "proposals": ProposalFilter,
+}
+FILE_NAMES = {
+    "calls": "tool-calls",
+    "feedback": "tool-call-feedback",
+    "cases": "tool-call-regression-cases",
+    "proposals": "improvement-proposals",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,96 +107,229 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be exported. `as_csv` is for feedback alone."""
+
+    wanted: Filter
+    part: Part = Part()
+    as_csv: bool = False
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind, filter_class in KINDS.items() if type(self.wanted) is filter_class)
+
+    @property
+    def filename(self) -> str:
+        return f"{FILE_NAMES[self.kind]}.{'csv' if self.as_csv else 'jsonl'}"
+
+    @property
+    def media_type(self) -> str:
+        return CSV_MEDIA_TYPE if self.as_csv else MEDIA_TYPE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """For whom it is."""
+
+    actor: User
+    token: ApiToken | None = None
+
+    def may_export(self) -> bool:
+        """Still an admin, and the token still good? Roles and revocations act on running exports too."""
+        membership = Membership.objects.filter(user=self.actor, user__is_active=True).first()
+        if membership is None or not membership.may(Role.ADMIN):
+            return False
+        return self.token is None or any(found.is_live for found in ApiToken.objects.filter(pk=self.token.pk))
+
+
+@dataclass(slots=True)
+class Written:
+    """How far an export is. `complete`: all of it was given out."""
+
+    num: int = 0
+    complete: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Query:
-    """SQL of rows `(time, id, record)` in the order of time and id."""
+    """SQL of rows `(time, id, what)` in the order of the export."""
 
     sql: str
-    params: Mapping[str, Any] | Sequence[Any]
+    params: Sequence[Any]
 
 
-def export_feedback(*, wanted: FeedbackFilter, part: Part, actor: User, token: ApiToken | None = None) -> Lines:
-    """Current labels with their calls, the one changed last at the end. Call it in the tenant's scope; the lines are
-    read later, in a scope of their own."""
-    after = part.cursor.position if part.cursor else Position(at=_BEGIN, id=0)
-    params = {
-        "tenant": current_tenant_id(),
-        "labels": list(wanted.labels) or None,
-        "since": wanted.since or _BEGIN,
-        "until": wanted.until or _END,
-        "after_at": after.at,
-        "after_id": after.id,
-        "limit": part.rows,
-    }
-    return _begin("feedback", _Query(sql=FEEDBACK_QUERY, params=params), wanted, part, actor=actor, token=token)
-
-
-def export_calls(*, wanted: CallFilter, part: Part, actor: User, token: ApiToken | None = None) -> Lines:
-    """Calls with arguments and results, the newest at the end. Call it in the tenant's scope; the lines are read
-    later, in a scope of their own."""
-    calls = matching(wanted)
-    if part.cursor:
-        calls = calls.filter(part.cursor.position.newer())
-    record = RawSQL(CALL_RECORD, [])  # noqa: S611  (names of ours; what was asked comes in as parameters)
-    rows = calls.order_by("started_at", "id").annotate(record=record).values_list("started_at", "id", "record")
-    sql, params = rows[: part.rows].query.sql_with_params()
-    return _begin("calls", _Query(sql=sql, params=params), wanted, part, actor=actor, token=token)
-
-
-def _begin(
-    kind: str, query: _Query, wanted: FeedbackFilter | CallFilter, part: Part, *, actor: User, token: ApiToken | None
-) -> Lines:
-    asked = {name: value for name, value in asdict(wanted).items() if value}
+def audited(order: Order, reader: Reader, *, action: str = "", **detail: Any) -> None:
+    """Write down, in the open scope, who exports what (`export.<kind>`), or another `action` on it."""
+    asked = {name: value for name, value in asdict(order.wanted).items() if value}
+    facts = {**asked, "limit": order.part.limit, **({"format": "csv"} if order.as_csv else {}), **detail}
     audit.record(
-        f"export.{kind}",
+        action or f"export.{order.kind}",
         object_type="export",
-        object_id=kind,
-        actor=actor,
-        token=token,
-        detail=json.loads(json.dumps({**asked, "limit": part.limit}, default=str)),
+        object_id=order.kind,
+        actor=reader.actor,
+        token=reader.token,
+        detail=json.loads(json.dumps(facts, default=str)),
     )
-    return _lines(current_tenant_id(), query, part.limit, actor=actor, token=token)
 
 
-def _lines(tenant_id: int, query: _Query, limit: int | None, *, actor: User, token: ApiToken | None) -> Lines:
+def lines(
+    order: Order, *, tenant_id: int, reader: Reader, tagged: bool = False, written: Written | None = None
+) -> Lines:
     """Chunks of lines, then the trailer. The tenant's scope is open from the first row to the last.
 
-    Ends without a trailer when the actor may no longer export: who gets the file sees that it is cut.
+    `tagged`: the first piece is the entity tag of what follows, empty if it would take too long to tell.
+
+    JSON lines end without a trailer when the reader may no longer export, so that who gets the file sees that it is
+    cut. A CSV file has none, so there ExportStopped is raised and the connection breaks off. `written` follows it.
     """
-    digest, count, last, more = hashlib.sha256(), 0, None, False
-    checked_at, size = time.monotonic(), 10
-    with tenant_scope(tenant_id), connection.chunked_cursor() as cursor:
-        cursor.execute(query.sql, query.params)
-        while rows := cursor.fetchmany(size):
-            if limit is not None and count + len(rows) > limit:
-                rows, more = rows[: limit - count], True
-            chunk = "".join(_one_line(record) for *_, record in rows).encode()
-            if rows:
-                count, last = count + len(rows), rows[-1]
-                size = max(1, min(MAX_FETCH, CHUNK_BYTES * len(rows) // len(chunk)))
-                digest.update(chunk)
-                yield chunk
-            if more:
-                break
-            if time.monotonic() - checked_at > RECHECK_S:
-                if not _may_export(actor, token):
+    written = written or Written()
+    with tenant_scope(tenant_id):
+        if tagged:
+            with connection.chunked_cursor() as cursor:
+                tag = _begin_tagged(cursor, order)
+                yield tag
+                if tag:
+                    yield from _pieces(cursor, order, reader, written)
                     return
-                checked_at = time.monotonic()
+        with connection.chunked_cursor() as cursor:
+            query = _query(order, "record")
+            cursor.execute(query.sql, query.params)
+            yield from _pieces(cursor, order, reader, written)
+
+
+def _pieces(cursor: CursorWrapper, order: Order, reader: Reader, written: Written) -> Lines:
+    limit, write = order.part.limit, _writer(order)
+    digest, last, more = hashlib.sha256(), None, False
+    checked_at, size = time.monotonic(), 10
+    if order.as_csv:
+        yield sheet_head(FEEDBACK_CELLS).encode()
+    while rows := cursor.fetchmany(size):
+        if limit is not None and written.num + len(rows) > limit:
+            rows, more = rows[: limit - written.num], True
+        chunk = "".join(write(what) for *_, what in rows).encode()
+        if rows:
+            written.num, last = written.num + len(rows), rows[-1]
+            size = max(1, min(MAX_FETCH, CHUNK_BYTES * len(rows) // len(chunk)))
+            digest.update(chunk)
+            yield chunk
+        if more:
+            break
+        if time.monotonic() - checked_at > RECHECK_S:
+            if not reader.may_export():
+                if order.as_csv:
+                    raise ExportStopped("Who asked for this export may no longer have it.")
+                return
+            checked_at = time.monotonic()
+    written.complete = True
+    if order.as_csv:
+        return
     following = str(Cursor(position=Position(at=last[0], id=last[1]))) if more and last else None
-    trailer = {"recordType": "_end", "count": count, "sha256": digest.hexdigest(), "nextCursor": following}
+    trailer = {"recordType": "_end", "count": written.num, "sha256": digest.hexdigest(), "nextCursor": following}
     yield json.dumps(trailer, separators=(",", ":")).encode() + b"\n"
 
 
-def _one_line(record: str) -> str:
-    """No reader takes anything inside for the end of the line: neither `\\n` alone nor `str.splitlines`."""
-    for found, written in _BREAKS.items():
-        if found in record:
-            record = record.replace(found, written)
-    return f"{record}\n"
+def _writer(order: Order) -> Callable[[Any], str]:
+    return sheet_row if order.as_csv else one_line
 
 
-def _may_export(actor: User, token: ApiToken | None) -> bool:
-    """Is the actor still an admin, and the token still good? Roles and revocations act on running exports too."""
-    membership = Membership.objects.filter(user=actor, user__is_active=True).first()
-    if membership is None or not membership.may(Role.ADMIN):
-        return False
-    return token is None or any(found.is_live for found in ApiToken.objects.filter(pk=token.pk))
+def count(order: Order, *, cap: int) -> int:
+    """How many records match; `cap` + 1 stands for "more than cap". In the open scope."""
+    if isinstance(order.wanted, CallFilter):
+        return matching(order.wanted).order_by().values("pk")[: cap + 1].count()
+    table = _TABLES[order.kind]
+    with connection.cursor() as cursor:
+        cursor.execute(table.count(), _named(order) | {"limit": cap + 1})
+        ((number,),) = cursor.fetchall()
+    return int(number)
+
+
+def example(order: Order) -> str | None:
+    """The first line that an export would have, without its end. In the open scope."""
+    query = _query(replace(order, part=Part(limit=1)), "record")
+    with connection.cursor() as cursor:
+        cursor.execute(query.sql, query.params)
+        row = cursor.fetchone()
+    return None if row is None else _writer(order)(row[2]).rstrip("\r\n")
+
+
+_TABLES: dict[str, Table] = {"feedback": FEEDBACK, "cases": CASES, "proposals": PROPOSALS}
+
+
+def _query(order: Order, what: str) -> _Query:
+    """The query of records (`record`) or of their stamps (`stamp`)."""
+    if isinstance(order.wanted, CallFilter):
+        return _query_of_calls(order, CALL_RECORD if what == "record" else CALL_STAMP)
+    table = FEEDBACK_SHEET if order.as_csv else _TABLES[order.kind]
+    return _positional(table.select(getattr(table, what)), _named(order))
+
+
+def _query_of_calls(order: Order, expression: str) -> _Query:
+    assert isinstance(order.wanted, CallFilter)
+    calls = matching(order.wanted)
+    if order.part.cursor:
+        calls = calls.filter(order.part.cursor.position.newer())
+    what = RawSQL(expression, [])  # noqa: S611  (names of ours; what was asked comes in as parameters)
+    rows = calls.order_by("started_at", "id").annotate(what=what).values_list("started_at", "id", "what")
+    sql, params = rows[: order.part.rows].query.sql_with_params()
+    return _Query(sql=sql, params=params)
+
+
+def _named(order: Order) -> dict[str, Any]:
+    """The parameters of a table's SQL."""
+    after = order.part.cursor.position if order.part.cursor else Position(at=_BEGIN, id=0)
+    named: dict[str, Any] = {
+        "tenant": current_tenant_id(),
+        "after_at": after.at,
+        "after_id": after.id,
+        "limit": order.part.rows,
+    }
+    for name, value in vars(order.wanted).items():
+        named[name] = (list(value) or None) if isinstance(value, tuple) else value
+    if isinstance(order.wanted, FeedbackFilter):
+        named |= {"since": order.wanted.since or _BEGIN, "until": order.wanted.until or _END}
+    return named
+
+
+def _positional(sql: str, named: Mapping[str, Any]) -> _Query:
+    """The same with parameters by position, so that two such queries can be put together."""
+    pieces, params = [], []
+    for at, piece in enumerate(sql.split("%(")):
+        if at:
+            name, _, piece = piece.partition(")s")  # noqa: PLW2901
+            params.append(named[name])
+            pieces.append("%s")
+        pieces.append(piece)
+    return _Query(sql="".join(pieces), params=params)
+
+
+def _begin_tagged(cursor: CursorWrapper, order: Order) -> bytes:
+    """Begin the export in `cursor`, and give the entity tag of what the cursor holds; empty (and nothing begun) if the
+    tag takes longer than TAG_LIMIT_S.
+
+    Why it is strong. The bytes of an export follow from three things: how it is written (the text of the SQL and this
+    format's version), what was asked (the parameters), and the rows, each of whose stamps is another one whenever its
+    record is; order and number of rows follow from the rows. All of them are hashed. Tag and rows come from one
+    statement and so from one snapshot: a row that comes and goes between two statements could else leave a client
+    with the tag of what it never got. The rows' hashes are added up, 128 bits wide, so that nothing need be sorted or
+    kept. It costs a walk over the rows that reads no evidence: long values lie outside of the row.
+    """
+    records, stamps = _query(order, "record"), _query(order, "stamp")
+    sums = ", ".join(f"coalesce(sum(hashtextextended(id || ' ' || stamp, {seed})), 0)" for seed in (0, 1))
+    sql = (
+        f"SELECT NULL::timestamptz, NULL::bigint, (SELECT concat_ws(' ', count(*), {sums}) "  # noqa: S608
+        f"FROM ({stamps.sql}) stamped(at, id, stamp)) UNION ALL ({records.sql})"
+    )
+    try:
+        with transaction.atomic():
+            with connection.cursor() as plain:
+                plain.execute("SELECT set_config('statement_timeout', %s, true)", [f"{TAG_LIMIT_S * 1000:.0f}"])
+            cursor.execute(sql, [*stamps.params, *records.params])
+            ((*_, rows),) = cursor.fetchmany(1)
+            with connection.cursor() as plain:
+                plain.execute("SELECT set_config('statement_timeout', '0', true)")
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            return b""
+        raise
+    written = json.dumps([SCHEMA_VERSION, records.sql, records.params, rows], default=str)
+    return f'"{hashlib.sha256(written.encode()).hexdigest()[:40]}"'.encode()

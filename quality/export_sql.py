@@ -1,4 +1,13 @@
-"""The SQL that writes a record as JSON text. Evidence columns hold JSON text and are embedded as they are."""
+"""The SQL of exports: what writes a record as JSON text, and which rows there are.
+
+Evidence columns hold JSON text and are embedded as they are. Beside each record stands its *stamp*: a text that is
+another one whenever any byte of the record would be. What a row holds depends on the transaction that wrote it (`xmin`)
+and on nothing else: rows are never changed in place, and PostgreSQL keeps both until some later write. `ctid`, the
+place of that version, stands against the day when numbers of transactions begin anew. Of rows that also change for
+reasons of their own (a user signs in) the stamp holds the few columns that are written.
+"""
+
+from dataclasses import dataclass, replace
 
 
 def text(column: str) -> str:
@@ -18,7 +27,17 @@ def evidence(column: str) -> str:
 
 def moment(column: str) -> str:
     """A time in UTC, to the microsecond."""
-    return f"""coalesce('"' || to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || 'Z"', 'null')"""
+    return f"""coalesce('"' || {clock(column)} || '"', 'null')"""
+
+
+def clock(column: str) -> str:
+    """The same as bare text, or null."""
+    return f"""to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+
+
+def array(column: str) -> str:
+    """An array of text."""
+    return f"coalesce(array_to_json({column})::text, 'null')"
 
 
 def constant(value: str) -> str:
@@ -31,6 +50,18 @@ def record(**members: str) -> str:
         f"""'{"," if place else "{"}"{name}":' || {value}""" for place, (name, value) in enumerate(members.items())
     ]
     return f"{' || '.join(parts)} || '}}'"
+
+
+def stamp(*aliases: str) -> str:
+    """The versions of these rows as text; of a row that there is not, nothing."""
+    parts = (f"coalesce({alias}.xmin::text || {alias}.ctid::text, '')" for alias in aliases)
+    return " || ' ' || ".join(parts)
+
+
+def person(alias: str) -> str:
+    """A user, or null."""
+    known = record(id=number(f"{alias}.id"), name=text(f"{alias}.name"), email=text(f"{alias}.email"))
+    return f"CASE WHEN {alias}.id IS NULL THEN 'null' ELSE {known} END"
 
 
 def call(alias: str) -> dict[str, str]:
@@ -85,6 +116,7 @@ CALL_RECORD = record(
     label=text(_LABEL),
     context=record(**context(_CALLS)),
 )
+CALL_STAMP = f"{stamp(_CALLS)} || coalesce({_LABEL}, '')"
 
 FEEDBACK_RECORD = record(
     recordType=constant("tool_call_feedback"),
@@ -93,7 +125,9 @@ FEEDBACK_RECORD = record(
     label=text("f.label"),
     note=text("f.note"),
     correction=evidence("f.correction"),
-    reviewer=record(id=number("u.id"), name=text("u.name"), email=text("u.email")),
+    faults=array("f.faults"),
+    guidelineVersion=number("f.guideline_version"),
+    reviewer=person("u"),
     call=f"CASE WHEN c.id IS NULL THEN 'null' ELSE {record(id=number('c.id'), **call('c'))} END",
     context=record(
         turnId=number("t.id"),
@@ -106,11 +140,109 @@ FEEDBACK_RECORD = record(
     createdAt=moment("f.created_at"),
     updatedAt=moment("f.updated_at"),
 )
+FEEDBACK_STAMP = f"{stamp('f', 't', 'c')} || {person('u')} || coalesce(s.sha256, '')"
 
-# Every join is by (tenant, id): PostgreSQL then walks the feedback in order and probes the rest by key.
-FEEDBACK_QUERY = f"""
-SELECT f.updated_at, f.id, {FEEDBACK_RECORD}
-FROM agent_tool_call_feedback f
+# For people with a spreadsheet; each cell is text or null.
+FEEDBACK_CELLS = {
+    "id": "f.id::text",
+    "label": "f.label",
+    "toolName": "coalesce(c.tool_name, f.tool_name)",
+    "note": "f.note",
+    "correction": "f.correction",
+    "faults": "array_to_string(f.faults, ' ')",
+    "guidelineVersion": "f.guideline_version::text",
+    "reviewerName": "u.name",
+    "reviewerEmail": "u.email",
+    "callId": "c.id::text",
+    "turnId": "t.id::text",
+    "cycle": "f.cycle::text",
+    "index": "c.index::text",
+    "args": "c.args",
+    "result": "c.result",
+    "isError": "c.is_error::text",
+    "error": "c.error",
+    "durationMs": "c.duration_ms::text",
+    **{name: f"coalesce(c.{column}, t.{column})" for name, column in _CONTEXT.items()},
+    "startedAt": clock("c.started_at"),
+    "createdAt": clock("f.created_at"),
+    "updatedAt": clock("f.updated_at"),
+}
+_ROW = f"ARRAY[{', '.join(f'({cell})::text' for cell in FEEDBACK_CELLS.values())}]"
+
+CASE_RECORD = record(
+    recordType=constant("tool_call_regression_case"),
+    schemaVersion="'1'",
+    id="to_json('REG-' || k.number)::text",
+    version=number("k.version"),
+    status=text("k.status"),
+    toolName=text("k.tool_name"),
+    label=text("k.label"),
+    tags=array("k.tags"),
+    input=record(
+        args=evidence("k.args"), messages=evidence("k.messages"), tools=evidence("k.tools"), now=moment("k.now")
+    ),
+    observed=record(
+        result=evidence("k.result"),
+        isError=boolean("k.is_error"),
+        error=text("k.error"),
+        cycle=number("k.cycle"),
+        index=number("k.index"),
+    ),
+    expected=record(behavior=text("k.behavior"), expectation=evidence("k.expectation")),
+    context=evidence("k.context"),
+    stubs=evidence("k.stubs"),
+    createdAt=moment("k.created_at"),
+    updatedAt=moment("k.updated_at"),
+)
+
+_RESOLUTION = record(kind=text("p.resolution_kind"), ref=text("p.resolution_ref"), note=text("p.resolution_note"))
+PROPOSAL_RECORD = record(
+    recordType=constant("tool_call_improvement_proposal"),
+    schemaVersion="'1'",
+    id=number("p.id"),
+    version=number("p.version"),
+    state=text("p.state"),
+    label=text("p.label"),
+    toolName=text("p.tool_name"),
+    styleId=text("p.style_id"),
+    fault=text("p.fault"),
+    suggestedKind=text("p.suggested_kind"),
+    title=text("p.title"),
+    reason=text("p.reason"),
+    resolution=f"CASE WHEN p.resolution_kind = '' THEN 'null' ELSE {_RESOLUTION} END",
+    decidedBy=person("d"),
+    decidedAt=moment("p.decided_at"),
+    createdBy=person("m"),
+    createdAt=moment("p.created_at"),
+    updatedAt=moment("p.updated_at"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One kind of rows. `place` is a time and a number, `order` says by which of them they are sorted so that no two
+    rows are equal. The parameters are tenant, after_at, after_id, limit and those of the filter."""
+
+    record: str
+    stamp: str
+    place: str
+    order: str
+    source: str
+
+    def select(self, what: str) -> str:
+        return f"SELECT {self.place}, {what} FROM {self.source} ORDER BY {self.order} LIMIT %(limit)s"  # noqa: S608
+
+    def count(self) -> str:
+        return f"SELECT count(*) FROM (SELECT 1 FROM {self.source} LIMIT %(limit)s) counted"  # noqa: S608
+
+
+# Every join is by (tenant, id): PostgreSQL then walks the rows in order and probes the rest by key.
+FEEDBACK = Table(
+    record=FEEDBACK_RECORD,
+    stamp=FEEDBACK_STAMP,
+    place="f.updated_at, f.id",
+    order="f.updated_at, f.id",
+    source="""agent_tool_call_feedback f
 JOIN users u ON u.id = f.reviewer_id
 JOIN agent_turns t ON t.tenant_id = f.tenant_id AND t.id = f.turn_id
 LEFT JOIN agent_tool_calls c ON c.tenant_id = f.tenant_id AND c.id = f.call_id
@@ -118,7 +250,34 @@ LEFT JOIN agent_toolsets s ON s.tenant_id = f.tenant_id AND s.id = coalesce(c.to
 WHERE f.tenant_id = %(tenant)s
   AND (%(labels)s::text[] IS NULL OR f.label = ANY (%(labels)s))
   AND f.updated_at >= %(since)s AND f.updated_at < %(until)s
-  AND (f.updated_at, f.id) > (%(after_at)s, %(after_id)s)
-ORDER BY f.updated_at, f.id
-LIMIT %(limit)s
-"""  # noqa: S608  (names of ours; what was asked comes in as parameters)
+  AND (f.updated_at, f.id) > (%(after_at)s, %(after_id)s)""",
+)
+FEEDBACK_SHEET = replace(FEEDBACK, record=_ROW)
+
+CASES = Table(
+    record=CASE_RECORD,
+    stamp=stamp("k"),
+    place="k.created_at, k.number",
+    order="k.number",
+    source="""agent_tool_call_regression_cases k
+WHERE k.tenant_id = %(tenant)s
+  AND (%(statuses)s::text[] IS NULL OR k.status = ANY (%(statuses)s))
+  AND (%(labels)s::text[] IS NULL OR k.label = ANY (%(labels)s))
+  AND (%(tools)s::text[] IS NULL OR k.tool_name = ANY (%(tools)s))
+  AND k.number > %(after_id)s""",
+)
+
+PROPOSALS = Table(
+    record=PROPOSAL_RECORD,
+    stamp=f"{stamp('p')} || {person('d')} || {person('m')}",
+    place="p.created_at, p.id",
+    order="p.id",
+    source="""agent_tool_call_improvement_proposals p
+JOIN users m ON m.id = p.created_by_id
+LEFT JOIN users d ON d.id = p.decided_by_id
+WHERE p.tenant_id = %(tenant)s
+  AND (%(statuses)s::text[] IS NULL OR p.state = ANY (%(statuses)s))
+  AND (%(labels)s::text[] IS NULL OR p.label = ANY (%(labels)s))
+  AND (%(tools)s::text[] IS NULL OR p.tool_name = ANY (%(tools)s))
+  AND p.id > %(after_id)s""",
+)

@@ -2,7 +2,7 @@
 
 Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
 `source`, `style`, `model`, `label` (may repeat; `none` = without label), `from`, `to` (date, or date and time),
-`cursor`, `page_size`, `count` (true: count the matches), `limit` (of an export).
+`cursor`, `page_size`, `count` (true: count the matches), `limit` and `status` (of an export).
 """
 
 import datetime as dt
@@ -10,15 +10,16 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from quality.calls import MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallFilter, Cursor
-from quality.export import FeedbackFilter, Part
-from quality.models import Label
+from quality.export import CaseFilter, FeedbackFilter, Filter, Order, Part, ProposalFilter
+from quality.models import CaseStatus, Label, ProposalState
 
 FIRST_YEAR = 1900  # older times are slips, and arithmetic on the first ones overflows
-_SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label"}
+_SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label", "statuses": "status"}
 
 
 class ListField(forms.Field):
@@ -45,6 +46,22 @@ class LabelsField(ListField):
                 allowed = ", ".join(self.allowed)
                 raise ValidationError(f"{label!r} is no label. Use one of {allowed}.", code="unknown_label")
         return labels
+
+
+class StatusesField(ListField):
+    """States out of `choices`."""
+
+    def __init__(self, *, choices: list[str], **options: Any) -> None:
+        super().__init__(**options)
+        self.allowed = choices
+
+    def clean(self, value: Any) -> tuple[str, ...]:
+        statuses = super().clean(value)
+        for status in statuses:
+            if status not in self.allowed:
+                allowed = ", ".join(self.allowed)
+                raise ValidationError(f"{status!r} is no status. Use one of {allowed}.", code="unknown_status")
+        return statuses
 
 
 class MomentField(forms.CharField):
@@ -153,27 +170,66 @@ class PeriodForm(QueryForm):
         return fields
 
 
-class PartForm(QueryForm):
-    """Which part of an export."""
+class ExportForm(QueryForm):
+    """What of one kind is to be exported, and which part of it."""
 
     limit = forms.IntegerField(required=False, min_value=1, max_value=2**31)
     cursor = CursorField(required=False, max_length=200)
+    filter_class: type[Any]
 
     @property
-    def part(self) -> Part:
-        return Part(limit=self.cleaned_data["limit"], cursor=self.cleaned_data["cursor"])
+    def wanted(self) -> Any:
+        """The filter, a `filter_class`; only of a valid form."""
+        fields = self.filter_class.__dataclass_fields__
+        return self.filter_class(**{name: self.cleaned_data[name] for name in fields})
+
+    @property
+    def order(self) -> Order:
+        part = Part(limit=self.cleaned_data["limit"], cursor=self.cleaned_data["cursor"])
+        return Order(wanted=self.wanted, part=part)
 
 
-class FeedbackExportForm(PartForm):
+class FeedbackExportForm(ExportForm):
     labels = LabelsField(required=False, unlabelled=False)
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
-
-    @property
-    def wanted(self) -> FeedbackFilter:
-        fields = FeedbackFilter.__dataclass_fields__
-        return FeedbackFilter(**{name: self.cleaned_data[name] for name in fields})
+    filter_class = FeedbackFilter
 
 
-class CallExportForm(PartForm, CallFilterForm):
-    """The filter of the list, and which part."""
+class CallExportForm(ExportForm, CallFilterForm):
+    """The filter of the list."""
+
+    filter_class = CallFilter
+
+
+class CaseExportForm(ExportForm):
+    statuses = StatusesField(required=False, choices=CaseStatus.values)
+    labels = LabelsField(required=False, unlabelled=False)
+    tools = ListField(required=False)
+    filter_class = CaseFilter
+
+
+class ProposalExportForm(ExportForm):
+    statuses = StatusesField(required=False, choices=ProposalState.values)
+    labels = LabelsField(required=False, unlabelled=False)
+    tools = ListField(required=False)
+    filter_class = ProposalFilter
+
+
+def query_of(wanted: Filter) -> str:
+    """The filter as a query string that means the same in every time zone."""
+    query = QueryDict(mutable=True)
+    for name, value in vars(wanted).items():
+        values = value if isinstance(value, tuple) else [value] if value else []
+        if values:
+            written = [one.isoformat() if isinstance(one, dt.datetime) else one for one in values]
+            query.setlist(_SPELLED.get(name, name), written)
+    return query.urlencode()
+
+
+EXPORT_FORMS: dict[str, type[ExportForm]] = {
+    "calls": CallExportForm,
+    "feedback": FeedbackExportForm,
+    "cases": CaseExportForm,
+    "proposals": ProposalExportForm,
+}

@@ -1,16 +1,15 @@
 """Long answers in constant memory, under WSGI and ASGI alike.
 
-Under WSGI the server pulls our generator in the thread of the request. Under ASGI Django would first read a plain
-generator to its end, so there each answer gets one thread of its own: database connections belong to threads, and the
-generator's transaction lives from its first piece to its last. When the client goes away, the generator is closed and a
-query that still runs is cancelled. Such answers take at most half of the process's database connections: however many
-are asked for, pages are served.
+Each answer gets one thread of its own: database connections belong to threads, and the generator's transaction lives
+from its first piece to its last. (Under ASGI Django would also read a plain generator to its end.) When the client goes
+away, the generator is closed and a query that still runs is cancelled. Such answers take at most half of the process's
+database connections: however many are asked for, pages are served.
 """
 
 import asyncio
 import contextvars
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import BoundedSemaphore
 from typing import Any
@@ -33,21 +32,41 @@ class Busy(Exception):
     """As many long answers run as this process may have at once."""
 
 
-def stream(request: HttpRequest, chunks: Chunks, *, content_type: str, filename: str) -> StreamingHttpResponse:
+def stream(
+    request: HttpRequest, chunks: Chunks, *, content_type: str, filename: str, headers: Mapping[str, str] | None = None
+) -> StreamingHttpResponse:
     """An answer that sends `chunks` as they come, to be saved as `filename`.
 
     The generator starts after the view has returned, so it opens its tenant scope itself. Raises Busy.
     """
-    content: Any = _InThread(chunks) if isinstance(request, ASGIRequest) else chunks
+    return answer(request, InThread(chunks), content_type=content_type, filename=filename, headers=headers)
+
+
+def answer(
+    request: HttpRequest,
+    pieces: "InThread",
+    *,
+    content_type: str,
+    filename: str,
+    headers: Mapping[str, str] | None = None,
+) -> StreamingHttpResponse:
+    """The same of pieces that were begun already."""
+    content: Any = _Awaited(pieces) if isinstance(request, ASGIRequest) else pieces
     return StreamingHttpResponse(
         content,
         content_type=content_type,
-        headers={"Content-Disposition": f'attachment; filename="{filename}"', "X-Accel-Buffering": "no"},
+        headers={
+            "Content-Disposition": f'attachment; filename="{filename}"',
+            "X-Accel-Buffering": "no",
+            **(headers or {}),
+        },
     )
 
 
-class _InThread:
-    """A generator as an asynchronous iterator that runs in one thread and in one context of its own."""
+class InThread:
+    """A generator that runs in one thread and in one context of its own. It is closed when nobody holds it any more."""
+
+    _open = False
 
     def __init__(self, chunks: Chunks) -> None:
         if not _slots.acquire(blocking=False):
@@ -56,24 +75,28 @@ class _InThread:
         self._open = True
         self._thread = ThreadPoolExecutor(1, "stream")
         self._context: contextvars.Context | None = None
-        self._step: Future[bytes | None] | None = None
+        self._running: Future[bytes | None] | None = None
         self._session: psycopg.Connection[Any] | None = None
 
-    def __aiter__(self) -> "_InThread":
+    def __iter__(self) -> Iterator[bytes]:
         return self
 
-    async def __anext__(self) -> bytes:
-        if self._context is None:
-            self._context = contextvars.copy_context()
-        self._step = self._thread.submit(self._context.run, self._next)
+    def __next__(self) -> bytes:
         try:
-            chunk = await asyncio.wrap_future(self._step)
+            chunk = self.step().result()
         except Exception:
             self.close()
             raise
         if chunk is None:
-            raise StopAsyncIteration
+            raise StopIteration
         return chunk
+
+    def step(self) -> Future[bytes | None]:
+        """The next piece, on its way; None at the end."""
+        if self._context is None:
+            self._context = contextvars.copy_context()
+        self._running = self._thread.submit(self._context.run, self._next)
+        return self._running
 
     def _next(self) -> bytes | None:
         if self._session is None:
@@ -87,13 +110,17 @@ class _InThread:
             return
         self._open = False
         try:
-            if self._step and self._step.running():
+            if self._running and self._running.running():
                 self._cancel()
             if self._context:
                 self._thread.submit(self._context.run, self._end)
             self._thread.shutdown(wait=True)
         finally:
             _slots.release()
+
+    def __del__(self) -> None:
+        # A client that goes away before the view has returned leaves an answer that nobody was given.
+        self.close()
 
     def _cancel(self) -> None:
         try:
@@ -107,3 +134,24 @@ class _InThread:
             self._chunks.close()
         finally:
             connection.close()
+
+
+class _Awaited:
+    """Pieces as ASGI reads them."""
+
+    def __init__(self, pieces: InThread) -> None:
+        self._pieces = pieces
+        self.close = pieces.close
+
+    def __aiter__(self) -> "_Awaited":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await asyncio.wrap_future(self._pieces.step())
+        except Exception:
+            self._pieces.close()
+            raise
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk

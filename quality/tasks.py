@@ -64,9 +64,18 @@ def run_coach(tenant_id: int, run_id: int) -> None:
     runs.run(run_id, tenant=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
+def run_export(tenant_id: int, export_id: int) -> None:
+    from quality import export_jobs
+
+    export_jobs.run_export(export_id, tenant_id=tenant_id)
+
+
 @shared_task(ignore_result=True, time_limit=60)
 def tick() -> None:
-    """What is due: imports and turns whose worker or message is gone, schedules, events past their time."""
+    """What is due: imports, exports and turns whose worker or message is gone, schedules, events and files past their
+    time."""
+    from quality import export_jobs
     from quality.improve.coach import runs as coach
     from quality.ingest import importer
     from quality.turns import events, leases, schedules
@@ -76,9 +85,12 @@ def tick() -> None:
         return
     for tenant_id, import_id in importer.expired().values_list("tenant_id", "pk"):
         publish(import_traces, tenant_id, import_id)
+    for tenant_id, export_id in export_jobs.lost().values_list("tenant_id", "pk"):
+        publish(run_export, tenant_id, export_id)
     for tenant_id, run_id in coach.overdue().values_list("tenant_id", "pk"):
         publish(run_coach, tenant_id, run_id)
     for tenant_id, turn_id in leases.overdue(settings.TURN_SWEEP_S):
         publish(run_turn, tenant_id, turn_id)
     schedules.fire_due()
     events.delete_old()
+    export_jobs.sweep()

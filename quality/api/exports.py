@@ -1,32 +1,52 @@
 """Summary and exports of what reviewers say."""
 
-from django.http import StreamingHttpResponse
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
 from quality import export
 from quality.api import shapes
 from quality.api.base import TenantView, TokenRequest, in_scope, read_query
 from quality.api.calls import FILTER, FROM, TO, text
-from quality.api.rendering import JSONRenderer, NDJSONRenderer
-from quality.filters import CallExportForm, FeedbackExportForm, PeriodForm
-from quality.models import Label
+from quality.api.rendering import CSVRenderer, JSONRenderer, NDJSONRenderer
+from quality.export_http import send
+from quality.filters import (
+    CallExportForm,
+    CaseExportForm,
+    ExportForm,
+    FeedbackExportForm,
+    PeriodForm,
+    ProposalExportForm,
+)
+from quality.models import CaseStatus, Label, ProposalState
 from quality.review.summary import last_imports, summarise
-from quality.streaming import stream
 from tenants.models import Scope
 
 PART = [
     OpenApiParameter("limit", OpenApiTypes.INT, description="At most so many records; all by default."),
     text("cursor", "nextCursor of an export with a limit, to go on."),
 ]
-LINES = {
+TAG = OpenApiParameter(
+    "If-None-Match",
+    OpenApiTypes.STR,
+    OpenApiParameter.HEADER,
+    description="ETag of an export you have: the answer is 304 where it would be the same, byte for byte.",
+)
+LABEL = text("label", "May repeat: any of these.", many=True, enum=Label.values)
+TOOL = text("tool", "May repeat: any of these.", many=True)
+LINES: dict[Any, Any] = {
     (200, export.MEDIA_TYPE): OpenApiResponse(
         OpenApiTypes.STR,
         description="One JSON record a line. The last one is "
         '{"recordType": "_end", "count": …, "sha256": of all bytes before it, "nextCursor": …}; '
-        "without it the file is cut.",
-    )
+        "without it the file is cut. The answer has an ETag unless it would take long to tell.",
+    ),
+    304: OpenApiResponse(description="Nothing has changed."),
 }
 
 
@@ -49,30 +69,97 @@ class ExportView(TenantView):
     http_method_names = ("get", "options")  # HEAD would read it all to send nothing
 
     required_scope = Scope.EXPORT_READ
-    renderer_classes = (NDJSONRenderer, JSONRenderer)
+    renderer_classes: tuple[type[BaseRenderer], ...] = (NDJSONRenderer, JSONRenderer)
+    form_class: ClassVar[type[ExportForm]]
+    as_csv = False
+
+    def send(self, request: TokenRequest) -> HttpResponseBase:
+        """What the query string asks for, or 304 where the client has it."""
+        order = replace(read_query(self.form_class, request).order, as_csv=self.as_csv)
+        reader = export.Reader(actor=request.user, token=request.auth)
+        return send(request._request, order, tenant=request.auth.tenant, reader=reader, tagged=not self.as_csv)
 
 
 class FeedbackExportView(ExportView):
+    form_class = FeedbackExportForm
+
     @extend_schema(
-        operation_id="exportFeedback",
-        tags=["Feedback"],
-        parameters=[text("label", "May repeat: any of these.", many=True, enum=Label.values), FROM, TO, *PART],
-        responses=LINES,
+        operation_id="exportFeedback", tags=["Feedback"], parameters=[LABEL, FROM, TO, *PART, TAG], responses=LINES
     )
-    @in_scope
-    def get(self, request: TokenRequest) -> StreamingHttpResponse:
+    def get(self, request: TokenRequest) -> HttpResponseBase:
         """Current labels with their calls as JSON lines, the one changed last at the end. from and to are times of the
         label's last change."""
-        form = read_query(FeedbackExportForm, request)
-        lines = export.export_feedback(wanted=form.wanted, part=form.part, actor=request.user, token=request.auth)
-        return stream(request._request, lines, content_type=export.MEDIA_TYPE, filename="tool-call-feedback.jsonl")
+        return self.send(request)
+
+
+class FeedbackSheetView(ExportView):
+    form_class = FeedbackExportForm
+    renderer_classes = (CSVRenderer, JSONRenderer)
+    as_csv = True
+
+    @extend_schema(
+        operation_id="exportFeedbackAsCsv",
+        tags=["Feedback"],
+        parameters=[LABEL, FROM, TO, *PART],
+        responses={
+            (200, export.CSV_MEDIA_TYPE.partition(";")[0]): OpenApiResponse(
+                OpenApiTypes.STR,
+                description="RFC 4180 in UTF-8 with a byte order mark. A cell that a spreadsheet would run begins with "
+                "an apostrophe. There is no trailer: a file whose connection broke off is cut.",
+            )
+        },
+    )
+    def get(self, request: TokenRequest) -> HttpResponseBase:
+        """Current labels with their calls as a table for spreadsheets, the one changed last at the end."""
+        return self.send(request)
 
 
 class CallExportView(ExportView):
-    @extend_schema(operation_id="exportToolCalls", tags=["Tool calls"], parameters=[*FILTER, *PART], responses=LINES)
-    @in_scope
-    def get(self, request: TokenRequest) -> StreamingHttpResponse:
+    form_class = CallExportForm
+
+    @extend_schema(
+        operation_id="exportToolCalls", tags=["Tool calls"], parameters=[*FILTER, *PART, TAG], responses=LINES
+    )
+    def get(self, request: TokenRequest) -> HttpResponseBase:
         """Tool calls with arguments and results as JSON lines, the newest at the end."""
-        form = read_query(CallExportForm, request)
-        lines = export.export_calls(wanted=form.wanted, part=form.part, actor=request.user, token=request.auth)
-        return stream(request._request, lines, content_type=export.MEDIA_TYPE, filename="tool-calls.jsonl")
+        return self.send(request)
+
+
+class CaseExportView(ExportView):
+    form_class = CaseExportForm
+
+    @extend_schema(
+        operation_id="exportRegressionCases",
+        tags=["Regression cases"],
+        parameters=[
+            text("status", "May repeat: any of these.", many=True, enum=CaseStatus.values),
+            LABEL,
+            TOOL,
+            *PART,
+            TAG,
+        ],
+        responses=LINES,
+    )
+    def get(self, request: TokenRequest) -> HttpResponseBase:
+        """Regression cases as JSON lines, by number. This is what quality-tool-regressions reads."""
+        return self.send(request)
+
+
+class ProposalExportView(ExportView):
+    form_class = ProposalExportForm
+
+    @extend_schema(
+        operation_id="exportImprovementProposals",
+        tags=["Proposals"],
+        parameters=[
+            text("status", "May repeat: any of these.", many=True, enum=ProposalState.values),
+            LABEL,
+            TOOL,
+            *PART,
+            TAG,
+        ],
+        responses=LINES,
+    )
+    def get(self, request: TokenRequest) -> HttpResponseBase:
+        """Tracked proposals with their resolution as JSON lines, in the order in which they were tracked."""
+        return self.send(request)

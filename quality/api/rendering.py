@@ -30,3 +30,10 @@ class NDJSONRenderer(BaseRenderer):
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
         return b"" if data is None else msgspec.json.encode(data) + b"\n"
+
+
+class CSVRenderer(JSONRenderer):
+    """The same for CSV; errors are told as JSON."""
+
+    media_type = "text/csv"
+    format = "csv"

@@ -79,6 +79,8 @@ def test_feedback_comes_with_its_call_and_context(tenant: Tenant, api: Apis, ada
         "label": "bad_args",
         "note": "no",
         "correction": {"arguments": {"city": "Ghent", "b": 2.0}},
+        "faults": feedback.faults,
+        "guidelineVersion": None,
         "reviewer": {"id": ada.pk, "name": "Ada", "email": "ada@example.com"},
         "call": {
             "id": call.pk,

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
+from quality import streaming
 from quality.models import Label
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
-from quality.streaming import Busy
+from tenants.models import AuditEvent
 from tests.pages.conftest import HTMX
 
 
@@ -66,14 +67,16 @@ def test_a_slip_in_the_address_never_widens_the_feedback_file(browse, make_call,
     assert query.partition("=")[0] in refused.text
 
 
-def test_where_too_many_files_run_at_once_one_is_told_to_come_back(browse, monkeypatch):
-    """The slots belong to a served process; the page's answer is the same wherever Busy comes from."""
-
-    def busy(*_: object, **__: object) -> None:
-        raise Busy("Too many exports run at this moment.")
-
-    monkeypatch.setattr("quality.pages.exports.stream", busy)
-    response = browse("admin").get("/t/acme/export/tool-calls.jsonl")
+def test_where_too_many_files_run_at_once_one_is_told_to_come_back(browse, inside, monkeypatch):
+    monkeypatch.setattr(streaming, "_slots", streaming.BoundedSemaphore(1))
+    admin = browse("admin")
+    begun = admin.get("/t/acme/export/tool-calls.jsonl")
+    response = admin.get("/t/acme/export/tool-calls.jsonl?tool=book")
     assert response.status_code == 503
     assert response["Retry-After"] == "5"
     assert "Too many exports" in response.text
+    begun.close()
+    with inside():
+        events = AuditEvent.objects.filter(action__startswith="export.").order_by("id")
+        assert [event.action for event in events] == ["export.calls", "export.refused"]
+        assert events[1].detail == {"tools": ["book"], "limit": None, "reason": "busy", "kind": "calls"}
