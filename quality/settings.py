@@ -313,6 +313,9 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "quality.api.docs.add_problems"],
 }
 
+EXPORT_JOB_ROWS = read("EXPORT_JOB_ROWS", "int", default=50_000)  # more are made into a file in the background
+if EXPORT_JOB_ROWS < 0:
+    raise ImproperlyConfigured("EXPORT_JOB_ROWS: must be 0 or more.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
