@@ -176,6 +176,13 @@ TURN_SWEEP_S = read("TURN_SWEEP_S", "float", default=30.0)  # how often workers 
 TURN_SLOTS = read("TURN_SLOTS", "int", default=200)  # turns at once in one worker process
 TURN_TENANT_SLOTS = read("TURN_TENANT_SLOTS", "int", default=100)  # turns of one tenant at once, in all processes
 TURN_SETUP = read("TURN_SETUP", "str", default="quality.turns.resolver.from_settings")
+# What one turn may use up; a tenant may set less. 0: no limit.
+TURN_MAX_CALLS = read("TURN_MAX_CALLS", "int", default=32)
+TURN_MAX_TOKENS = read("TURN_MAX_TOKENS", "int", default=0)
+TURN_MAX_COST = read("TURN_MAX_COST", "float", default=0.0)
+TURN_WALL_TIME_S = read("TURN_WALL_TIME_S", "float", default=300.0)
+if min(TURN_MAX_CALLS, TURN_MAX_TOKENS, TURN_MAX_COST) < 0 or not 0 < TURN_WALL_TIME_S <= 86_400:
+    raise ImproperlyConfigured("TURN_MAX_…: 0 or more; TURN_WALL_TIME_S: more than 0, at most 86400 (seconds).")
 MODEL_BREAKER_FAILURES = read("MODEL_BREAKER_FAILURES", "int", default=5)  # in a row; then the model is paused
 MODEL_BREAKER_OPEN_S = read("MODEL_BREAKER_OPEN_S", "float", default=30.0)
 if MODEL_BREAKER_FAILURES < 1 or not MODEL_BREAKER_OPEN_S > 0:
@@ -199,7 +206,10 @@ if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
 
 # --- tools: the operator's definitions, defaults and bounds ----------------------------------------------------------
 LLM_TOOLS_FILE = read("LLM_TOOLS_FILE", "str", default="")
-LLM_TOOLS_ENABLED = read("LLM_TOOLS_ENABLED", "bool", default=True)  # with no file, only what tenants send in
+# The file's definitions alone: tools that a tenant keeps, and those built in, have switches of their own. A plain "false"
+# refuses also what tenants would send in the file's place.
+LLM_TOOLS_ENABLED = read("LLM_TOOLS_ENABLED", "bool", default=bool(LLM_TOOLS_FILE.strip()))
+LLM_TOOLS_REPLACEABLE = read("LLM_TOOLS_ENABLED", "bool", default=True)
 LLM_TOOL_MAX_ITERATIONS = read("LLM_TOOL_MAX_ITERATIONS", "int", default=4)
 LLM_TOOL_TIMEOUT_SECS = read("LLM_TOOL_TIMEOUT_SECS", "float", default=15.0)
 LLM_TOOL_RESULT_MAX_CHARS = read("LLM_TOOL_RESULT_MAX_CHARS", "int", default=2000)

@@ -43,9 +43,7 @@ class Active:
 
 def active() -> Active:
     """What is in use for the open scope's tenant."""
-    if not settings.LLM_TOOLS_ENABLED:
-        return Active("none")
-    sent = cache.get(_key())
+    sent = cache.get(_key()) if settings.LLM_TOOLS_REPLACEABLE else None
     if isinstance(sent, str):
         return Active("request", _from_json(sent))
     from_file = file_definitions()
@@ -58,8 +56,8 @@ def replace(body: bytes, *, actor: User, token: ApiToken | None = None) -> Activ
     Raises DefinitionsError with every fault, NotAvailable where no turn could use them.
     """
     definitions = tuple(read_definitions(body, outbound.policy()))
-    if not settings.LLM_TOOLS_ENABLED:
-        raise NotAvailable("Tool definitions are switched off: the operator's LLM_TOOLS_ENABLED is not set.")
+    if not settings.LLM_TOOLS_REPLACEABLE:
+        raise NotAvailable("Tool definitions are switched off: the operator set LLM_TOOLS_ENABLED to false.")
     if not has_enabled():
         raise NotAvailable("There is no enabled model that could call a tool. Add one under Models.")
     text = json.dumps([definition.to_json() for definition in definitions], ensure_ascii=False)

@@ -39,6 +39,12 @@ class LimitsForm(forms.Form):
     max_cycles = forms.IntegerField(label="Model replies in a turn", required=False, min_value=1)
     tool_timeout_s = forms.FloatField(label="Seconds for a call", required=False)
     result_max_chars = forms.IntegerField(label="Characters of a result", required=False, min_value=1)
+    max_calls = forms.IntegerField(label="Calls in a turn", required=False, min_value=1)
+    max_tokens = forms.IntegerField(label="Tokens of a turn", required=False, min_value=1)
+    max_cost = forms.FloatField(
+        label="Money of a turn", required=False, help_text="In the currency of the models’ prices."
+    )
+    wall_time_s = forms.FloatField(label="Seconds of a turn", required=False)
 
 
 def _show(request: TenantRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
@@ -57,7 +63,7 @@ def tool_list(request: TenantRequest) -> HttpResponse:
 
 def _own_limits() -> dict[str, Any]:
     own = TenantSettings.objects.first()
-    return {name: getattr(own, name) for name in limits.NAMES} if own else {}
+    return {name: getattr(own, name) for name in limits.ALL} if own else {}
 
 
 def _list_page(request: TenantRequest, form: LimitsForm) -> HttpResponse:

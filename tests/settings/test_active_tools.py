@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from quality.turns.resolver import Conversation, resolve_tools
-from tenants import active, endpoints
+from tenants import active, booking, endpoints, tools
 from tenants.scope import tenant_scope
 from tests.settings.http_tools import definition
 
@@ -121,8 +121,41 @@ def test_without_an_enabled_model_it_is_503(api, file):
 
 
 def test_where_the_operator_switched_definitions_off_it_is_503(api, file, model, settings):
-    settings.LLM_TOOLS_ENABLED = False
+    settings.LLM_TOOLS_ENABLED = settings.LLM_TOOLS_REPLACEABLE = False
     assert api().post(API, [definition()]).status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("variables", "uses_file", "takes_others"),
+    [
+        ({}, False, True),
+        ({"LLM_TOOLS_FILE": ""}, False, True),
+        ({"LLM_TOOLS_FILE": "/etc/tools.json"}, True, True),
+        ({"LLM_TOOLS_FILE": "/etc/tools.json", "LLM_TOOLS_ENABLED": "false"}, False, False),
+        ({"LLM_TOOLS_ENABLED": "true"}, True, True),
+    ],
+)
+def test_the_switch_is_on_if_there_is_a_file(variables, uses_file, takes_others):
+    code = "from quality import settings as s; print(s.LLM_TOOLS_ENABLED, s.LLM_TOOLS_REPLACEABLE)"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LLM_")} | variables
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(uses_file), str(takes_others)], done.stderr
+
+
+def test_the_switch_is_the_files_alone(settings, tenant, inside, member, model):
+    """Tools that a tenant keeps, and those built in, go on without a file."""
+    settings.LLM_TOOLS_FILE, settings.LLM_TOOLS_ENABLED = "", False
+    admin = member("admin", user__email="keeper@example.com").user
+    with inside():
+        tools.save_tool(definition(name="kept"), actor=admin)
+        booking.set_url("https://calendly.com/team/30min", actor=admin)
+    assert names(tenant) == ["kept", "offer_booking_link"]
+
+
+def test_without_a_file_definitions_may_be_sent(api, settings, tenant, model):
+    settings.LLM_TOOLS_FILE, settings.LLM_TOOLS_ENABLED = "", False
+    assert api().post(API, [definition(name="sent")]).json()["source"] == "request"
+    assert names(tenant) == ["sent"]
 
 
 def test_reading_needs_one_scope_and_writing_another(api, file, model):
