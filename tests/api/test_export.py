@@ -58,7 +58,11 @@ def test_feedback_comes_with_its_call_and_context(tenant: Tenant, api: Apis, ada
     with tenant_scope(tenant):
         call = ToolCallFactory(args='{"b":1.50, "a":1E5}')
         label = record_label(
-            item=item_of_call(call.pk), reviewer=ada, label="bad_args", note="no", correction='{"arguments":{"city":"Ghent","b": 2.0}}'
+            item=item_of_call(call.pk),
+            reviewer=ada,
+            label="bad_args",
+            note="no",
+            correction='{"arguments":{"city":"Ghent","b": 2.0}}',
         )
         feedback = Feedback.objects.get()
     response = api("export:read").get(FEEDBACK)

@@ -44,7 +44,7 @@ def test_a_label_is_given_by_the_tokens_maker(tenant: Tenant, api: Apis, call: T
     assert (label["toolName"], label["styleId"], label["faults"]) == (
         "get_weather",
         "friendly",
-        ["arg:/city", "arg:/n"],
+        ["arg:/city", "arg:/n", "arg:/unit"],
     )
     assert (label["guidelineVersion"], answer["event"]["guidelineVersion"]) == (None, None)
     with tenant_scope(tenant):

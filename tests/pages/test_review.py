@@ -328,10 +328,10 @@ def test_on_a_calls_own_page_a_label_stays_there(ada, make_call, labels):
 
 def test_a_correction_from_elsewhere_stays_with_its_label(ada, make_call, label, inside):
     call = make_call()
-    label(ada, call, Label.WRONG_TOOL, correction='{"tool":"get_time"}')
+    label(ada, call, Label.WRONG_TOOL, correction='{"tool":"get_time","offered":false}')
     ada.post(LABEL, form(call, label="wrong_tool", note="now with a note", version=1))
     with inside():
-        assert Feedback.objects.get().correction == '{"tool":"get_time"}'
+        assert Feedback.objects.get().correction == '{"tool":"get_time","offered":false}'
     ada.post(LABEL, form(call, label="good_reply", version=2))
     with inside():
         assert Feedback.objects.get().correction is None
