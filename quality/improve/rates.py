@@ -15,6 +15,7 @@ from typing import Any
 
 from django.db import connection
 
+from quality.cases.statistics import wilson
 from quality.models import Proposal, ProposalState
 from tenants.scope import current_tenant_id
 
@@ -38,14 +39,10 @@ class Rate:
     @property
     def low(self) -> float:
         """Lower end of the 95 % interval (Wilson)."""
-        from quality.cases.statistics import wilson
-
         return wilson(self.num_faulty, self.num_items).low
 
     @property
     def high(self) -> float:
-        from quality.cases.statistics import wilson
-
         return wilson(self.num_faulty, self.num_items).high
 
     @property
