@@ -280,7 +280,7 @@ def judge_case(
 
 
 def corrected(call: Call | None, correction: Mapping[str, Any] | None) -> Call | None:
-    """The call that a reviewer's correction asks for; None where it names neither tool nor arguments."""
+    """The call that a reviewer's correction asks for; None where it does not say enough to make one."""
     correction = correction or {}
     tool, arguments = correction.get("tool"), correction.get("arguments")
     name = tool if isinstance(tool, str) and tool else call.name if call is not None else ""
@@ -288,4 +288,4 @@ def corrected(call: Call | None, correction: Mapping[str, Any] | None) -> Call |
         return None
     if isinstance(arguments, Mapping):
         return Call(name, dict(arguments))
-    return Call(name, call.arguments if call is not None and call.name == name else None)
+    return Call(name, call.arguments) if call is not None and call.name == name else None

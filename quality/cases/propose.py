@@ -154,10 +154,11 @@ class _Draft:
         args = {}
         for name, value in self.made.items():
             why = self._volatile(name, value, self.name)
+            why = why or ("free text is never written twice alike." if self._is_prose(name, value, self.name) else "")
             if why and len(self.made) > 1:
                 self.note("/forbid/0/args", f"{name} is left out: {why}")
                 continue
-            args[_key(name)] = _bare(value)
+            args[_key(name)] = _same(value)
         what = "this call" if label == "wrong_tool" else "these arguments"
         self.note("/forbid/0", f"What is right was not said, so only {what} must not come again.")
         self.note("/calls/mode", "Only the first model reply is looked at.")
@@ -192,7 +193,7 @@ class _Draft:
         if why := self._volatile(name, value, tool):
             if chosen:
                 self.note(path, f"Kept, because the reviewer set it; otherwise it would be ignored: {why}")
-                return _bare(value)
+                return _same(value)
             self.note(path, f"Ignored: {why}")
             return {"ignore": True}
         if self._is_prose(name, value, tool):
@@ -205,13 +206,13 @@ class _Draft:
             return {"object": {"fields": fields}}
         if isinstance(value, str) and isinstance(moments.read(value), datetime):
             self.note(path, 'A time: if the user said "tomorrow", use a date that is told from the case\'s now.')
-        return _bare(value)
+        return _same(value)
 
     def _field(self, name: str, value: Any, tool: str, path: str) -> Any:
         if why := self._volatile(name, value, tool):
             self.note(path, f"Ignored: {why}")
             return {"ignore": True}
-        return _bare(value)
+        return _same(value)
 
     def _volatile(self, name: str, value: Any, tool: str) -> str:
         """Why a value is another one each time, or nothing. What stands in the conversation is no invention."""
@@ -266,11 +267,11 @@ class _Draft:
         return Proposal({"version": 1, **expectation}, tuple(self.notes))
 
 
-def _bare(value: Any) -> Any:
+def _same(value: Any) -> Any:
     """A matcher for exactly this value. A fraction of more digits than a double holds is met within its precision."""
     if isinstance(value, Decimal) and Decimal(repr(float(value))) != value:
         return {"number": {"of": float(value), "rel": 1e-15}}
-    return {"equal": plain(value)} if isinstance(value, dict) else plain(value)
+    return {"equal": plain(value)}
 
 
 def _key(name: str) -> str:
