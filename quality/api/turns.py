@@ -243,7 +243,8 @@ class TurnEventsView(TenantView):
         },
     )
     def get(self, request: TokenRequest, pk: int) -> HttpResponseBase:
-        """Follow a turn to its end. A stream that broke off is taken up again with Last-Event-ID."""
+        """Follow a turn to its end. A stream that broke off is taken up again with Last-Event-ID. The WebSocket `/ws`
+        tells the same events, and takes messages: `{"type": "user_text", "text": "…"}`."""
         tenant_id: int = request.auth.tenant.pk
         with tenant_scope(tenant_id):
             if not TurnRun.objects.filter(turn=pk).exists():
