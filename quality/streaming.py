@@ -9,6 +9,7 @@ database connections: however many are asked for, pages are served.
 import asyncio
 import contextvars
 import logging
+import weakref
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import BoundedSemaphore
@@ -64,19 +65,15 @@ def answer(
 
 
 class InThread:
-    """A generator that runs in one thread and in one context of its own. It is closed when nobody holds it any more."""
-
-    _open = False
+    """A generator that runs in one thread and in one context of its own. It ends when nobody holds this any more: a
+    client that goes away before the view has returned leaves an answer that nobody was given."""
 
     def __init__(self, chunks: Chunks) -> None:
-        if not _slots.acquire(blocking=False):
+        slots = _slots
+        if not slots.acquire(blocking=False):
             raise Busy("Too many exports run at this moment. Try again when one has ended.")
-        self._chunks = chunks
-        self._open = True
-        self._thread = ThreadPoolExecutor(1, "stream")
-        self._context: contextvars.Context | None = None
-        self._running: Future[bytes | None] | None = None
-        self._session: psycopg.Connection[Any] | None = None
+        self._work = _Work(chunks, slots)
+        weakref.finalize(self, self._work.close, wait=False).atexit = False
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -93,6 +90,27 @@ class InThread:
 
     def step(self) -> Future[bytes | None]:
         """The next piece, on its way; None at the end."""
+        return self._work.step()
+
+    def close(self) -> None:
+        """End it, in its own thread. Django calls this when the answer was sent, and when the client went away."""
+        self._work.close()
+
+
+class _Work:
+    """The thread and what runs in it. Held by its finalizer too: a generator that Python collects by itself would be
+    closed in a thread that knows nothing of its transaction."""
+
+    def __init__(self, chunks: Chunks, slots: BoundedSemaphore) -> None:
+        self._chunks = chunks
+        self._slots = slots
+        self._open = True
+        self._thread = ThreadPoolExecutor(1, "stream")
+        self._context: contextvars.Context | None = None
+        self._running: Future[bytes | None] | None = None
+        self._session: psycopg.Connection[Any] | None = None
+
+    def step(self) -> Future[bytes | None]:
         if self._context is None:
             self._context = contextvars.copy_context()
         self._running = self._thread.submit(self._context.run, self._next)
@@ -104,23 +122,14 @@ class InThread:
             self._session = connection.connection
         return next(self._chunks, None)
 
-    def close(self) -> None:
-        """End it, in its own thread. Django calls this when the answer was sent, and when the client went away."""
+    def close(self, *, wait: bool = True) -> None:
         if not self._open:
             return
         self._open = False
-        try:
-            if self._running and self._running.running():
-                self._cancel()
-            if self._context:
-                self._thread.submit(self._context.run, self._end)
-            self._thread.shutdown(wait=True)
-        finally:
-            _slots.release()
-
-    def __del__(self) -> None:
-        # A client that goes away before the view has returned leaves an answer that nobody was given.
-        self.close()
+        if self._running and self._running.running():
+            self._cancel()
+        self._thread.submit(self._context.run if self._context else contextvars.Context().run, self._end)
+        self._thread.shutdown(wait=wait)
 
     def _cancel(self) -> None:
         try:
@@ -134,6 +143,7 @@ class InThread:
             self._chunks.close()
         finally:
             connection.close()
+            self._slots.release()
 
 
 class _Awaited:
