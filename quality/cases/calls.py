@@ -277,8 +277,8 @@ class _Walk:
             pairs = tuple((step, start + call) for step, call in _pairs(slots, partners))
             if len(pairs) < len(part):
                 return  # a call that fits nothing here: further ones cannot help
-            if end == self.num_calls:
-                self.may_go_on = True
+            if end == self.num_calls and (not part or block[0].group is None):
+                self.may_go_on = True  # the last reply is over: a group cannot be completed in another
             if all(partner is not None for partner, needed in zip(partners, slots.needed, strict=True) if needed):
                 yield end, pairs
 

@@ -12,7 +12,7 @@ from quality.cases.languages import KNOWN, language_of
 from quality.cases.matchers import MAX_NUMERAL, MAX_TEXT, Near, Scope, Text
 from quality.cases.reading import Reader, compiled, hint
 from quality.cases.values import ABSENT, is_number, pointer_to
-from quality.cases.wording import POINTER, TEXT, WHOLE, object_of
+from quality.cases.wording import NUMBER, POINTER, TEXT, WHOLE, object_of
 
 type Schema = dict[str, Any]
 
@@ -100,7 +100,7 @@ class Number(Check):
     near: Near
 
     name = "number"
-    schema = {key: value for key, value in Near.schema.items() if key != "description"}
+    schema = {"anyOf": [NUMBER, {key: value for key, value in Near.schema.items() if key != "description"}]}
 
     @classmethod
     def read(cls, value: Any, beside: dict[str, Any], reader: Reader, path: str) -> Self:
