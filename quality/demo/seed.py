@@ -1,8 +1,10 @@
 """Makes the demo tenants: people, roles, turns, labels. The one module of the demo that writes."""
 
+import contextlib
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from django.db import connection, transaction
 from django.utils import timezone
@@ -16,8 +18,9 @@ from quality.ingest.store import BatchReport, store
 from quality.models import Import, ImportState, ToolCall, Turn
 from quality.review.items import Item
 from quality.review.labelling import record_label
-from tenants import access
-from tenants.models import Membership, Role, Tenant, User
+from tenants import access, booking, exchange
+from tenants.envelope import NoKeys
+from tenants.models import ExchangeRate, Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
 
 LOCK = 7_301_160  # two first starts at once make one demo
@@ -44,6 +47,8 @@ ADMIN = ("demo@example.com", "Demo Admin")
 FIRST = ("operator-one@example.com", "Operator One")
 SECOND = ("operator-two@example.com", "Operator Two")
 VIEWER = ("viewer@example.com", "Demo Viewer")
+
+RATES = (("EUR", "USD", "1.08"), ("USD", "EUR", "0.92"), ("EUR", "USDT", "1.07"))
 
 PLANS = (
     Plan(
@@ -89,6 +94,7 @@ def make(plan: Plan, *, reset: bool = False, now: dt.datetime | None = None) -> 
         if tenant is None:
             tenant = Tenant.objects.create_tenant(slug=plan.slug, name=plan.name, is_demo=True)
             _admit(plan, tenant)
+            _furnish(plan, tenant)
         elif not tenant.is_demo:
             raise NotADemo(
                 f"The tenant {plan.slug} is not a demo; nothing was changed. Rename it to have the demo too."
@@ -106,6 +112,20 @@ def _admit(plan: Plan, tenant: Tenant) -> None:
         user = User.objects.filter(email=email).first() or User.objects.create_user(email, name=name)
         with tenant_scope(tenant):
             Membership.objects.create(user=user, role=role)
+
+
+def _furnish(plan: Plan, tenant: Tenant) -> None:
+    """Tools that need nothing but the service: a booking link, and the rates of an exchange desk."""
+    admin = User.objects.get(email=plan.people[0][0])
+    with tenant_scope(tenant):
+        for give, get, rate in RATES:
+            largest = Decimal(10_000)
+            exchange.save_rate(
+                ExchangeRate(give=give, get=get, rate=Decimal(rate), max_amount=largest, verify_from=largest / 10),
+                actor=admin,
+            )
+        with contextlib.suppress(NoKeys):  # a link is sealed like any secret; it can be set later
+            booking.set_url(f"https://book.example.com/{plan.slug}", actor=admin)
 
 
 def _empty(tenant: Tenant) -> None:

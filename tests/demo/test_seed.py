@@ -13,7 +13,10 @@ from django.utils import timezone
 from quality.demo import seed
 from quality.models import Feedback, FeedbackEvent, Import, Review, ToolCall, Toolset, Turn
 from quality.review.items import item_of_call, item_of_turn
-from tenants import access
+from quality.turns.resolver import Conversation, resolve_tools
+from tenants import access, booking
+from tenants.catalogue import catalogue
+from tenants.keys import parse_keks
 from tenants.models import Membership, Tenant, User
 from tenants.scope import tenant_scope
 
@@ -118,6 +121,24 @@ def test_reset_makes_a_fresh_month_and_keeps_the_people() -> None:
     assert after["Membership"] == 1
     with tenant_scope(tenant()):
         assert not Turn.objects.filter(pk__lte=newest).exists()
+
+
+def test_turns_of_the_demo_have_tools_that_need_nothing_else() -> None:
+    demo()
+    with tenant_scope(tenant()):
+        offered = {entry.name for entry in catalogue() if entry.is_enabled}
+        assert booking.url(run="a test") == "https://book.example.com/demo"
+    assert offered >= {"offer_booking_link", "compute_exchange_quote"}
+    with tenant_scope(tenant()):
+        box = resolve_tools(tenant(), Conversation())
+    assert [tool.name for tool in box.tools] == ["offer_booking_link"]
+
+
+def test_without_keys_the_demo_comes_without_its_link(settings) -> None:
+    settings.APP_KEKS = parse_keks("")
+    demo()
+    with tenant_scope(tenant()):
+        assert booking.secret() is None
 
 
 def test_a_tenant_of_somebody_elses_is_never_touched() -> None:
