@@ -43,10 +43,10 @@ class ArgumentForm(forms.Form):
         properties = properties if isinstance(properties, Mapping) else {}
         required = parameters.get("required")
         required = required if isinstance(required, list) else []
-        self._names: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # of the arguments, by field
         for number, (name, schema) in enumerate(list(properties.items())[:MAX_FIELDS]):
             field = f"argument-{number}"  # names of arguments may hold anything
-            self._names[field] = name
+            self.names[field] = name
             self.fields[field] = _field(name, schema if isinstance(schema, Mapping) else {}, name in required)
         self.fields["more"] = forms.CharField(
             label="Other arguments",
@@ -59,7 +59,7 @@ class ArgumentForm(forms.Form):
     def _begin_with(self, values: Mapping[str, Any]) -> None:
         """Put these arguments into their fields; what a field cannot hold as it is goes into the JSON of the others."""
         others = dict(values)
-        for field, name in self._names.items():
+        for field, name in self.names.items():
             if name in others and (shown := _shown(self.fields[field], others[name])) is not None:
                 self.fields[field].initial = shown
                 if "\n" in shown:
@@ -76,7 +76,7 @@ class ArgumentForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        for field in self._names:
+        for field in self.names:
             if isinstance(self.fields[field], JsonField) and cleaned.get(field):
                 try:
                     cleaned[field] = _json(cleaned[field])
@@ -87,7 +87,7 @@ class ArgumentForm(forms.Form):
     def arguments(self) -> dict[str, Any]:
         given = {
             name: _as_typed(self.cleaned_data[field])
-            for field, name in self._names.items()
+            for field, name in self.names.items()
             if self.data.get(field, "") not in ("", None)
         }
         return self.cleaned_data["more"] | given

@@ -6,6 +6,7 @@ from typing import Any, cast
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
@@ -15,24 +16,28 @@ from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.decisions import DECLINE_LABELS, DecisionForm, card_of, label_with, meanwhile
 from quality.pages.render import render_page
 from quality.review.conversation import Said, read_conversation
-from quality.review.evidence import Sibling, siblings, turn_without_payload
 from quality.turns.decide import AlreadyDecided, CannotDecide, Verdict, decide
-from quality.turns.transcript import MAX_REPLY_CHARS, TurnCall, said_in, sender, waiting_calls
+from quality.turns.transcript import TurnCall, said_in, senders, waiting_calls
 from quality.turns.waiting import PAGE_SIZE, num_waiting
 from tenants.models import Role
 
+MAX_MESSAGES_CHARS = 64 * 1024
+MAX_REPLY_CHARS = 16 * 1024
+MAX_SHOWN = 1_000
+MAX_OTHERS = 10
 TOGETHER = (DecisionKind.APPROVE, DecisionKind.DECLINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What was said around a waiting call: the user's words, the reply that asked for the call, its other calls."""
+    """What was said around a waiting call: the user's words, the reply that asked for the call, the turn's other
+    calls."""
 
     turn: Turn
     asked: Said | None
     reply: str
     sent_by: str
-    others: list[Sibling]
+    others: list[ToolCall]
 
 
 @require_GET
@@ -41,10 +46,7 @@ def pending(request: TenantRequest) -> HttpResponse:
     """The calls that wait, the oldest first."""
     found = waiting_calls(PAGE_SIZE)
     around = _contexts(found)
-    entries = [
-        {"card": card_of(one, "pending"), "one": one, "around": around[one.call.turn_id, one.call.cycle]}
-        for one in found
-    ]
+    entries = [{"card": card_of(one, "pending"), "around": around[one.call.pk]} for one in found]
     count = num_waiting()
     context = {
         "entries": entries,
@@ -57,27 +59,32 @@ def pending(request: TenantRequest) -> HttpResponse:
     return render_page(cast(HttpRequest, request), "quality/pending.html", context, partial="list")
 
 
-def _contexts(found: list[TurnCall]) -> dict[tuple[int, int], Context]:
-    """The context of each reply that asked for one of these calls."""
-    contexts: dict[tuple[int, int], Context] = {}
-    runs = {
-        run.turn_id: run
-        for run in TurnRun.objects.select_related("created_by").filter(turn__in={one.call.turn_id for one in found})
+def _contexts(found: list[TurnCall]) -> dict[int, Context]:
+    """The context of each call, in a fixed number of queries."""
+    turn_ids = {one.call.turn_id for one in found}
+    columns = ("conversation_id", "style_id")
+    turns = Turn.objects.filter(pk__in=turn_ids).only(*columns).annotate(start=Left("messages", MAX_MESSAGES_CHARS))
+    by_turn = {turn.pk: turn for turn in turns}
+    sent_by = senders(TurnRun.objects.select_related("created_by").filter(turn__in=turn_ids))
+    replies = ModelReply.objects.filter(turn__in=turn_ids, error_code="")
+    said = {
+        (turn_id, cycle): said_in(start or "{}")[0][:MAX_SHOWN]
+        for turn_id, cycle, start in replies.values_list("turn_id", "cycle", Left("reply", MAX_REPLY_CHARS))
     }
+    around: dict[int, list[ToolCall]] = {}
+    calls = ToolCall.objects.filter(turn__in=turn_ids).order_by("turn_id", "cycle", "index")
+    for call in calls.only("turn_id", "tool_name", "state").annotate(args_preview=Left("args", 200)):
+        around.setdefault(call.turn_id, []).append(call)
+    contexts = {}
     for one in found:
-        key = (one.call.turn_id, one.call.cycle)
-        if key in contexts:
-            continue
-        turn = turn_without_payload(key[0])
-        asked = read_conversation(turn.messages_start, max_text=1_000).messages  # type: ignore[attr-defined]
-        reply = ModelReply.objects.filter(turn=key[0], cycle=key[1], error_code="").values_list("reply", flat=True)
-        text, _, _ = said_in((reply.first() or "{}")[:MAX_REPLY_CHARS])
-        contexts[key] = Context(
+        turn = by_turn[one.call.turn_id]
+        messages_of_turn = read_conversation(turn.start, max_text=MAX_SHOWN).messages
+        contexts[one.call.pk] = Context(
             turn=turn,
-            asked=next((message for message in asked if message.role == "user"), None),
-            reply=text[:1_000],
-            sent_by=sender(runs[key[0]]),
-            others=[other for other in siblings(key[0]) if other.id != one.call.pk],
+            asked=next((message for message in messages_of_turn if message.role == "user"), None),
+            reply=said.get((turn.pk, one.call.cycle), ""),
+            sent_by=sent_by[turn.pk],
+            others=[other for other in around[turn.pk] if other.pk != one.call.pk][:MAX_OTHERS],
         )
     return contexts
 

@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
-from quality.models import ENDED, Channel, Turn, TurnRun, TurnState
+from quality.models import ENDED, Channel, Turn, TurnRun
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.calls import page_of_call, placed
 from quality.pages.turns import live_context
@@ -141,7 +141,6 @@ def _page(request: TenantRequest, form: RunForm, *, newest: Turn | None = None, 
         context |= live_context(request, transcript_of(newest.pk), "run")
         context["earlier"], context["has_more"] = _earlier(request, newest)
         context["is_running"] = newest.state not in ENDED
-        context["is_awaiting"] = newest.state == TurnState.AWAITING
     return render(cast(HttpRequest, request), "quality/run.html", context, status=status)
 
 

@@ -9,7 +9,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Left
 
 from quality.calls import COUNT_CAP, PAGE_SIZE, Cursor, Position
-from quality.models import Turn, TurnRun
+from quality.models import ENDED, Turn, TurnRun
 from quality.review.conversation import read_conversation
 from quality.review.jsonview import string_start
 from quality.turns.create import SOURCE
@@ -50,6 +50,11 @@ class TurnRow:
     started_at: dt.datetime
     time_recorded: bool
     duration_ms: int | None
+
+    @property
+    def is_live(self) -> bool:
+        """Has it not ended? Then its duration is only that of a part."""
+        return self.state not in ENDED
 
 
 @dataclass(frozen=True, kw_only=True)

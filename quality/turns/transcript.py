@@ -144,7 +144,7 @@ def transcript_of(turn_id: int) -> Transcript:
         replies=replies,
         live_text=live_text,
         live_calls=live_calls,
-        sent_by=sender(run),
+        sent_by=senders([run])[turn_id],
         prompt_tokens=sum(row.prompt_tokens for row in recorded),
         completion_tokens=sum(row.completion_tokens for row in recorded),
         tokens_estimated=any(row.tokens_estimated for row in recorded),
@@ -152,13 +152,21 @@ def transcript_of(turn_id: int) -> Transcript:
     )
 
 
-def sender(run: Run) -> str:
-    """Who sent a turn, and through which door."""
-    names = [str(run.created_by)] if run.created_by else []
-    if run.token_id:
-        token = ApiToken.objects.filter(pk=run.token_id).first()
-        names.append(f"token {token.name}" if token else "a token that is gone")
-    return f"{Channel(run.channel).label}: {', '.join(names)}" if names else str(Channel(run.channel).label)
+def senders(runs: Iterable[Run]) -> dict[int, str]:
+    """Who sent each turn, and through which door, by turn. `created_by` of the runs should be loaded."""
+    runs = list(runs)
+    tokens = _token_names(run.token_id for run in runs)
+    told = {}
+    for run in runs:
+        names = [str(run.created_by)] if run.created_by else []
+        names += [f"token {tokens.get(run.token_id, 'that is gone')}"] if run.token_id else []
+        told[run.turn_id] = ": ".join(filter(None, (str(Channel(run.channel).label), ", ".join(names))))
+    return told
+
+
+def _token_names(ids: Iterable[int | None]) -> dict[int, str]:
+    wanted = {pk for pk in ids if pk}
+    return {token.pk: token.name for token in ApiToken.objects.filter(pk__in=wanted)} if wanted else {}
 
 
 def turn_calls(rows: QuerySet[ToolCall], run: Run | None = None) -> list[TurnCall]:
@@ -202,13 +210,12 @@ def waiting_calls(limit: int) -> list[TurnCall]:
 def decisions_on(call_ids: Iterable[int]) -> dict[int, dict[int, Decided]]:
     """What was decided on these calls, by call and opening."""
     rows = list(CallDecision.objects.select_related("decided_by").filter(call__in=list(call_ids)).order_by("pk"))
-    token_ids = {row.token_id for row in rows if row.token_id}
-    tokens = {token.pk: token.name for token in ApiToken.objects.filter(pk__in=token_ids)} if token_ids else {}
+    tokens = _token_names(row.token_id for row in rows)
     made: dict[int, dict[int, Decided]] = {}
     for row in rows:
         by = str(row.decided_by) if row.decided_by else ""
         if row.token_id:
-            by = f"{by} by token {tokens.get(row.token_id, '')}".strip()
+            by = f"{by} by token {tokens.get(row.token_id, 'that is gone')}".strip()
         made.setdefault(row.call_id, {})[row.opening] = Decided(
             kind=DecisionKind(row.kind),
             by=by or "the user, who wrote on",

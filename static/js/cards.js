@@ -15,10 +15,13 @@
     const card = event.target.closest("[data-card]");
     if (card) choose(card);
   });
-  document.addEventListener("toggle", (event) => {
-    const fold = event.target;
-    if (fold.open && fold.closest(".decide")) fold.querySelector("input:not([type=hidden]), textarea, select")?.focus();
-  }, true);
+  document.addEventListener("click", (event) => {
+    const fold = event.target.closest(".decide summary")?.parentElement;
+    if (!fold) return;
+    event.preventDefault(); // at once, so that what is typed next goes into the form
+    fold.open = !fold.open;
+    if (fold.open) fold.querySelector("input:not([type=hidden]), textarea, select")?.focus();
+  });
   document.addEventListener("keydown", (event) => {
     const form = event.target.closest?.("form");
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && form && event.target.matches("textarea, input, select")) {

@@ -1,4 +1,4 @@
-// Keys: an element with data-key="x" is pressed by x ("g c": g, then c). A field is focused, a link or button clicked.
+// Keys: an element with data-key="x" is pressed by x ("g c": g, then c). A field is focused, a link, button or box clicked.
 // Silent while typing and with a modifier; an open dialog hears only the keys of what is in it; of several the one in
 // what is current (data-current) is meant. Esc leaves a field.
 (() => {
@@ -15,7 +15,7 @@
   };
 
   const press = (element) => {
-    if (element.matches("input, textarea, select")) {
+    if (element.matches("input:not([type=checkbox], [type=radio]), textarea, select")) {
       element.focus();
       element.select?.();
     } else {

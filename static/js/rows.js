@@ -2,7 +2,7 @@
 document.addEventListener("keydown", (event) => {
   const step = { j: 1, k: -1 }[event.key];
   if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, select, textarea, dialog[open]")) return;
+  if (event.target.closest("input:not([type=checkbox], [type=radio]), select, textarea, dialog[open]")) return;
   const rows = [...document.querySelectorAll("[data-rows] [data-row]")];
   if (!rows.length) return;
   const at = rows.findIndex((row) => row.contains(document.activeElement));

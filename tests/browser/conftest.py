@@ -11,6 +11,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, sync_playwright
 
 from tenants.models import Membership, User
+from tests.browser.turns import house, turn_servers, turn_worker  # noqa: F401  (fixtures)
 from tests.service import ROOT, Service
 
 VIOLATIONS = """
