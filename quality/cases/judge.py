@@ -259,14 +259,20 @@ def judge_case(
     label: str,
     call: Call | None,
     correction: Mapping[str, Any] | None = None,
+    beside: tuple[Call, ...] = (),
+    index: int = 0,
     tools: Any = None,
     now: datetime | str | None = None,
 ) -> CaseCheck:
     """Check a case against itself: the recorded call of a bad label must fail it, that of `good_reply` and the
-    corrected one must pass."""
-    recorded = judge_recorded(expectation, call=call, tools=tools, now=now)
+    corrected one must pass; each at its place among the calls `beside` it."""
+
+    def judged_as(made: Call | None) -> Judgement:
+        return judge_recorded(expectation, call=made, beside=beside, index=index, tools=tools, now=now)
+
+    recorded = judged_as(call)
     corrected_call = corrected(call, correction)
-    judged = judge_recorded(expectation, call=corrected_call, tools=tools, now=now) if corrected_call else None
+    judged = judged_as(corrected_call) if corrected_call else None
     warnings = []
     if recorded.verdict is Verdict.ERROR:
         warnings.append("The recorded call cannot be judged by this expectation.")

@@ -1,0 +1,244 @@
+"""What all that writes cases shares: numbers, versions, checks and conflicts. Needs an open tenant scope."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.utils import timezone
+
+from quality.cases import schema
+from quality.cases.canonical import canonical_arguments
+from quality.cases.toolset import Toolset
+from quality.cases.values import key_of, read_exact
+from quality.improve.case_record import record_of
+from quality.ingest.jsontext import MAX_BYTES, JsonError, parse, storable
+from quality.models import Case, CaseVersion
+from tenants import audit
+from tenants.models import ApiToken, User
+from tenants.scope import current_tenant_id
+
+MAX_BEHAVIOR_CHARS = 10_000
+MAX_NOTE_CHARS = 2_000
+MAX_TAGS = 20
+MAX_TAG_CHARS = 60
+MAX_NUMBER = 2**31 - 1
+
+
+class NoSuchCase(LookupError):
+    """The tenant has no such case."""
+
+
+class CaseConflict(Exception):
+    """A change that came too late. `case` is what is there now."""
+
+    code = "conflict"
+
+    def __init__(self, case: Case, message: str) -> None:
+        super().__init__(message)
+        self.case = case
+
+
+class StaleCase(CaseConflict):
+    code = "stale_case"
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, f"{case.ref} was changed meanwhile: it is at version {case.version} now.")
+
+
+class AlreadyArchived(CaseConflict):
+    code = "already_archived"
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, f"{case.ref} is archived. Restore it first.")
+
+
+class NotArchived(CaseConflict):
+    code = "not_archived"
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, f"{case.ref} is active already.")
+
+
+def lock_numbers() -> None:
+    """Let nobody else take a number of this tenant until the transaction ends: what is undone leaves no gap."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('case numbers', %s))", [current_tenant_id()])
+
+
+def next_number() -> int:
+    """The number of the next case; after `lock_numbers`."""
+    newest = Case.objects.order_by("-number").values_list("number", flat=True).first() or 0
+    if newest >= MAX_NUMBER:
+        refuse("id", "no_number_left", f"REG-{newest} is the last number there is.")
+    return newest + 1
+
+
+def add(case: Case, *, note: str, by: User, token: ApiToken | None, action: str, origin: bytes | None = None) -> Case:
+    """Store a new case with its first version here."""
+    case.same_sha256 = same_sha256(case)
+    case.save(force_insert=True)
+    _write(case, note=note, by=by, token=token, action=action, origin=origin)
+    return case
+
+
+def change(case: Case, *, note: str, by: User, token: ApiToken | None, action: str, **columns: Any) -> Case:
+    """Store a change of a locked case as its next version."""
+    before = record_of(case)
+    for name, value in columns.items():
+        setattr(case, name, value)
+    case.version += 1
+    case.updated_at = timezone.now()
+    case.save(update_fields=[*columns, "version", "updated_at"])
+    _write(case, note=note, by=by, token=token, action=action, before=before, changed=sorted(columns))
+    return case
+
+
+def locked(number: int) -> Case:
+    """The case, locked until the transaction ends; raises NoSuchCase."""
+    case = Case.objects.select_for_update(of=("self",)).filter(number=number).first()
+    if case is None:
+        raise NoSuchCase(f"There is no case REG-{number}.")
+    return case
+
+
+def _write(
+    case: Case,
+    *,
+    note: str,
+    by: User,
+    token: ApiToken | None,
+    action: str,
+    before: str | None = None,
+    changed: Iterable[str] = (),
+    origin: bytes | None = None,
+) -> None:
+    """The version, and the line in the audit log."""
+    record = record_of(case)
+    if len(record.encode()) > MAX_BYTES:
+        refuse(
+            "",
+            "too_large",
+            f"The case would take {len(record.encode()):,} bytes as a line; the limit is {MAX_BYTES:,}.",
+        )
+    CaseVersion.objects.create(
+        case=case,
+        number=case.version,
+        data=record,
+        note=note,
+        by=by,
+        token_id=token.pk if token else None,
+        at=case.updated_at if before else timezone.now(),
+        origin_sha256=origin,
+    )
+    audit.record(
+        f"case.{action}",
+        object_type="case",
+        object_id=case.ref,
+        actor=by,
+        token=token,
+        before={"record": before} if before else None,
+        after={"record": record},
+        detail={"version": case.version, "changed": list(changed)},
+    )
+
+
+def same_sha256(case: Case) -> bytes:
+    """Equal for duplicates: same tool, same canonical arguments, and the model was given the same messages."""
+    parameters = Toolset.read(case.tools).parameters(case.tool_name) if case.tools else None
+    arguments = None if case.args is None else canonical_arguments(case.args, parameters)
+    parts = [case.tool_name, arguments, _canonical(case.messages)]
+    return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def _canonical(text: str) -> str:
+    try:
+        return key_of(read_exact(text))
+    except (ValueError, JsonError, RecursionError):
+        return text
+
+
+# --- checks: each gives the value to store, or raises ValidationError for its field ----------------------------------
+
+
+def checked_behavior(text: str) -> str:
+    text = checked_text("behavior", text, MAX_BEHAVIOR_CHARS)
+    if not text:
+        refuse("behavior", "required", "Say in words what is expected.")
+    return text
+
+
+def checked_expectation(text: str, tools: str | None) -> str:
+    """JSON text of a usable expectation."""
+    faults = schema.check(text, tools)
+    if faults:
+        errors = [
+            ValidationError(f"{fault.path}: {fault.message}" if fault.path else fault.message, code=fault.code)
+            for fault in faults[:20]
+        ]
+        raise ValidationError({"expectation": errors})
+    checked_json("expectation", text)
+    return text
+
+
+_STUB_MEMBERS = {"tool", "args", "arguments", "result", "isError"}
+
+
+def checked_stubs(text: str) -> str:
+    """JSON text of a list of stubs."""
+    if fault := stubs_fault(checked_json("stubs", text)):
+        refuse("stubs", "invalid", fault)
+    return text
+
+
+def stubs_fault(stubs: Any) -> str:
+    """What is wrong with stubs, or nothing. A recorded one has the `arguments` of its call, a written one has `args`:
+    matchers of the calls that it answers."""
+    if not isinstance(stubs, list):
+        return "Expected a list of stubs."
+    for number, stub in enumerate(stubs):
+        if not isinstance(stub, dict) or not isinstance(stub.get("tool"), str) or "result" not in stub:
+            return f"Stub {number} needs a tool and a result."
+        if unknown := sorted(set(stub) - _STUB_MEMBERS):
+            return f"Stub {number} has a member {unknown[0][:80]!r}; known: {', '.join(sorted(_STUB_MEMBERS))}."
+        if not isinstance(stub.get("args", {}), dict) or not isinstance(stub.get("isError", False), bool):
+            return f"Stub {number}: args is an object of matchers, isError is true or false."
+    return ""
+
+
+def checked_tags(tags: Iterable[str]) -> list[str]:
+    found = list(dict.fromkeys(checked_text("tags", tag, MAX_TAG_CHARS) for tag in tags))
+    if len(found) > MAX_TAGS:
+        refuse("tags", "too_many", f"A case has {MAX_TAGS} tags at most.")
+    if "" in found:
+        refuse("tags", "blank", "A tag has at least one character.")
+    return found
+
+
+def checked_note(note: str) -> str:
+    return checked_text("note", note, MAX_NOTE_CHARS)
+
+
+def checked_text(field: str, value: str, limit: int) -> str:
+    value = value.strip()
+    if len(value) > limit:
+        refuse(field, "too_long", f"It has {len(value):,} characters; the limit is {limit:,}.")
+    if value != storable(value):
+        refuse(field, "unstorable", "It holds a NUL character or half a surrogate pair. Take it out.")
+    return value
+
+
+def checked_json(field: str, text: str) -> Any:
+    """The value of strict JSON text."""
+    try:
+        return parse(text.encode()).value
+    except JsonError as error:
+        refuse(field, error.code, error.message)
+    except UnicodeEncodeError:
+        refuse(field, "unstorable", "It holds half a surrogate pair. Write it as an escape.")
+
+
+def refuse(field: str, code: str, message: str) -> NoReturn:
+    raise ValidationError({field or "__all__": ValidationError(message, code=code)})
