@@ -99,7 +99,8 @@ class ToolsView(TenantView):
 
 
 class BookingView(TenantView):
-    required_scope = Scope.SETTINGS_WRITE  # the link is kept sealed, so reading it is for admins, too
+    required_scope = Scope.READ  # agents give the link to whoever asks
+    write_scope = Scope.SETTINGS_WRITE
 
     @extend_schema(operation_id="getBooking", tags=["Tools"], responses=BookingSerializer)
     @in_scope

@@ -27,7 +27,7 @@ class BookingForm(forms.Form):
 
 def _page(request: TenantRequest, form: BookingForm) -> HttpResponse:
     context: dict[str, object] = {"form": form, "secret": booking.secret()}
-    if context["secret"] and request.membership.may(Role.ADMIN):
+    if context["secret"]:  # sealed in the row, and no secret from members: agents give it to whoever asks
         try:
             context["url"] = booking.url(run=f"page of {request.user.email}")
         except SecretInvalid as error:

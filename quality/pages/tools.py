@@ -16,6 +16,7 @@ from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.argument_form import argument_form
 from quality.pages.diff import diff
 from quality.pages.tool_form import JsonForm, ToolForm, faults_of, pretty
+from quality.pages.uploads import too_large
 from tenants import databases, limits, scripts, tools, trial
 from tenants.active import shown_definition
 from tenants.catalogue import catalogue
@@ -25,6 +26,7 @@ from tenants.models.tool import MODES, SAFETIES
 from tenants.scope import tenant_scope
 
 MAX_VERSIONS = 50
+MAX_FAULTS = 20
 
 
 class SwitchForm(forms.Form):
@@ -66,7 +68,7 @@ def _own_limits() -> dict[str, Any]:
     return {name: getattr(own, name) for name in limits.ALL} if own else {}
 
 
-def _list_page(request: TenantRequest, form: LimitsForm) -> HttpResponse:
+def _list_page(request: TenantRequest, form: LimitsForm, **more: Any) -> HttpResponse:
     used = tool_use.last_days()
     own = TenantSettings.objects.first()
     _, faults = scripts.loaded()
@@ -84,7 +86,7 @@ def _list_page(request: TenantRequest, form: LimitsForm) -> HttpResponse:
         "modes": MODES,
         "safeties": SAFETIES,
     }
-    return _show(request, "tools.html", context)
+    return _show(request, "tools.html", context | more)
 
 
 @require_POST
@@ -316,15 +318,21 @@ def tools_export(request: TenantRequest) -> HttpResponse:
 @require_POST
 @tenant_view(Role.ADMIN)
 def tools_import(request: TenantRequest) -> HttpResponse:
-    """Takes in an array of definitions: all of them or none."""
+    """Takes in an array of definitions, a file or pasted: all of them or none. What was refused stays to be mended."""
+    uploaded = request.FILES.get("file")
+    text = request.POST.get("definitions", "")
+    faults: list[str] = [f"{name} is larger than 5 MiB." for name in too_large(request)]
+    if not faults and uploaded is None and not text.strip():
+        faults = ["Choose a file, or paste the array."]
+    if faults:
+        return _list_page(request, LimitsForm(initial=_own_limits()), import_faults=faults, import_text=text)
     try:
-        saved = tools.import_tools(request.POST.get("definitions", ""), actor=request.user)
+        saved = tools.import_tools(uploaded.read() if uploaded else text, actor=request.user)
     except ToolError as error:
-        for text in list(tools.fault_texts(error))[:20]:
-            messages.error(request, text)
-    else:
-        messages.success(request, f"{len(saved)} tools are taken in.")
-        for one in saved:
-            for name in one.missing:
-                messages.warning(request, f"{one.row.name} waits for the secret {name}: set it under Secrets.")
+        faults = list(tools.fault_texts(error))[:MAX_FAULTS]
+        return _list_page(request, LimitsForm(initial=_own_limits()), import_faults=faults, import_text=text)
+    messages.success(request, f"{len(saved)} tools are taken in.")
+    for one in saved:
+        for name in one.missing:
+            messages.warning(request, f"{one.row.name} waits for the secret {name}: set it under Secrets.")
     return redirect("tool-list", slug=request.tenant.slug)

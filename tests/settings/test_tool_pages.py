@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -155,8 +156,42 @@ def test_the_array_goes_out_and_comes_in(browse, row, inside):
         assert HttpToolRow.objects.count() == 1
 
 
+def test_a_file_of_definitions_is_taken_in(browse, inside):
+    client = browse()
+    kept = json.dumps([definition(name="from_file")]).encode()
+    file = SimpleUploadedFile("tools.json", kept, content_type="application/json")
+    assert "1 tools are taken in" in client.post(f"{PAGE}import/", {"file": file}, follow=True).text
+    with inside():
+        assert HttpToolRow.objects.get().name == "from_file"
+    for content, told in ((b"\xff", "not UTF-8"), (b"{}", "array"), (b"[1]", "object")):
+        page = client.post(f"{PAGE}import/", {"file": SimpleUploadedFile("tools.json", content)})
+        assert told in page.text
+    large = SimpleUploadedFile("large.json", b" " * (5 * 1024 * 1024 + 1))
+    assert "large.json is larger than 5 MiB" in client.post(f"{PAGE}import/", {"file": large}).text
+    assert "Choose a file" in client.post(f"{PAGE}import/", {}).text
+
+
+def test_what_was_refused_stays_to_be_mended(browse):
+    page = browse().post(f"{PAGE}import/", {"definitions": '[{"name": "half"}]'})
+    assert page.status_code == 200
+    assert "[{&quot;name&quot;: &quot;half&quot;}]" in page.text
+
+
+def test_a_tool_is_deleted_in_two_steps_and_its_form_stays(browse, row):
+    page = browse().get(f"{PAGE}{row.pk}/").text
+    assert "All its versions go with it" in page
+    assert page.index("Yes, delete") < page.index("Try it")
+
+
 def test_limits_are_set_within_bounds(browse):
     client = browse()
+    page = client.post(
+        f"{PAGE}limits/", {"max_calls": "5", "max_tokens": "9000", "wall_time_s": "30"}, follow=True
+    ).text
+    assert "5 calls" in page
+    assert "9,000 tokens" in page
+    assert "at most 300" in client.post(f"{PAGE}limits/", {"wall_time_s": "301"}).text
+    assert "at most 32" in client.post(f"{PAGE}limits/", {"max_calls": "33"}).text
     assert "8 replies" in client.post(f"{PAGE}limits/", {"max_cycles": "8"}, follow=True).text
     assert "at most 32" in client.post(f"{PAGE}limits/", {"max_cycles": "33"}).text
     assert "4 replies" in client.post(f"{PAGE}limits/", {}, follow=True).text
@@ -176,15 +211,15 @@ def test_our_own_tools_are_switched(browse, inside):
 
 
 class TestBooking:
-    def test_a_link_is_set_shown_to_admins_and_removed(self, browse, inside):
+    def test_a_link_is_set_shown_and_removed(self, browse, inside):
         client = browse()
         page = client.post(f"{BOOKING}set/", {"url": "https://cal.example.com/team?x=1"}, follow=True).text
         assert "https://cal.example.com/team?x=1" in page
         with inside():
             assert b"cal.example" not in bytes(Secret.objects.get().ciphertext)
         reader = browse("viewer").get(BOOKING).text
-        assert "enabled" in reader
-        assert "cal.example.com" not in reader
+        assert "https://cal.example.com/team?x=1" in reader
+        assert "Disable and remove" not in reader
         assert "it is offered no more" in client.post(f"{BOOKING}remove/", follow=True).text
 
     @pytest.mark.parametrize(
@@ -195,6 +230,12 @@ class TestBooking:
         assert "cannot be offered" in browse().post(f"{BOOKING}set/", {"url": url}).text
         with inside():
             assert booking.secret() is None
+
+    def test_reading_it_over_the_api_needs_one_scope_and_writing_another(self, api):
+        client, path = api("read"), "/api/admin/tools/booking"
+        assert client.get(path).json() == {"enabled": False, "url": None}
+        assert client.post(path, {"url": "https://cal.example.com/team"}).status_code == 403
+        assert client.client.delete(path, headers=client.headers).status_code == 403
 
     def test_it_works_over_the_api(self, api):
         client, path = api(), "/api/admin/tools/booking"

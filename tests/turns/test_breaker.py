@@ -231,7 +231,7 @@ def test_the_models_page_tells_of_a_pause_and_a_test_ends_it(lab: Lab, settings:
         one.failed(was_try=False)
     client.force_login(admin)
     page = client.get("/t/acme/models/").text
-    assert "paused after 5 failures until" in page
+    assert "paused after 5 failures</span> until" in page
     assert "Try now" in page
     client.post(f"/t/acme/models/{row.pk}/test/")
     page = client.get("/t/acme/models/").text
