@@ -9,6 +9,7 @@ from django.db.models import F
 
 from quality.models import Feedback, FeedbackEvent, Label, ToolCall
 from quality.pages.access import TenantRequest
+from quality.pages.correction_form import ASKED
 from quality.review.evidence import ItemEvidence
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
 from quality.review.labelling import MAX_NOTE_CHARS, last_event_of
@@ -50,6 +51,7 @@ class LabelForm(ItemForm):
         error_messages={"invalid_choice": f"%(value)s is no label. Use one of {', '.join(Label.values)}."},
     )
     note = forms.CharField(required=False, max_length=MAX_NOTE_CHARS)
+    correction = forms.CharField(required=False, strip=False)
 
 
 HELP_NO_CALL = {
@@ -61,7 +63,7 @@ HELP_NO_CALL = {
 
 
 def buttons(mine: Feedback | None, item: Item) -> list[dict[str, Any]]:
-    """The labels in their order; the key is the place in it."""
+    """The labels in their order; the key is the place in it. Those that take a correction or ask for a note say so."""
     return [
         {
             "key": str(key),
@@ -69,6 +71,7 @@ def buttons(mine: Feedback | None, item: Item) -> list[dict[str, Any]]:
             "name": label.label,
             "help": (HELP if item.call_id else HELP_NO_CALL)[label],
             "is_mine": bool(mine and mine.label == label),
+            "asks": label in ASKED and (label != Label.BAD_ARGS or item.call_id is not None),
         }
         for key, label in enumerate(Label, start=1)
     ]
@@ -80,11 +83,21 @@ def label_context(request: TenantRequest, found: ItemEvidence, *, note: str | No
     return {
         "buttons": buttons(mine, found.item),
         "mine": mine,
+        "actual": found.call.args.text if found.call and found.call.args and not found.call.args.cut else None,
+        "agree_with": _to_agree_with(found, mine),
         "note": note if note is not None else (mine.note if mine else ""),
         "version": found.events[-1].version if found.events else 0,
         "nonce": uuid.uuid4(),
         "last": last_label(request, found.item),
     }
+
+
+def _to_agree_with(found: ItemEvidence, mine: Feedback | None) -> Feedback | None:
+    """The newest label of somebody else that says something else than one's own."""
+    theirs = next((label for label in found.labels if label is not mine), None)
+    if theirs and mine and (theirs.label, theirs.correction) == (mine.label, mine.correction):
+        return None
+    return theirs
 
 
 def last_label(request: TenantRequest, shown: Item | None = None) -> dict[str, Any] | None:
@@ -96,7 +109,14 @@ def last_label(request: TenantRequest, shown: Item | None = None) -> dict[str, A
         return None
     key = {"turn_id": event.turn_id, "cycle": event.cycle, "call_id": event.call_id}
     is_here = shown is not None and shown.key == key
-    return {"event": event, "item": describe(event), "is_here": is_here, "nonce": uuid.uuid4()}
+    can_correct = event.label in ASKED and (event.label != Label.BAD_ARGS or event.call_id is not None)
+    return {
+        "event": event,
+        "item": describe(event),
+        "is_here": is_here,
+        "can_correct": can_correct,
+        "nonce": uuid.uuid4(),
+    }
 
 
 def describe(event: FeedbackEvent) -> str:

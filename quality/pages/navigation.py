@@ -38,6 +38,7 @@ GROUPS: list[list[Place]] = [
     ],
     [
         Place("coach", "Coach", "g w"),
+        Place("guidelines", "Guidelines", "g q"),
     ],
     [
         Place("import-list", "Import", "g i"),

@@ -20,6 +20,7 @@ from quality.filters import CallFilterForm
 from quality.models import FeedbackEvent, Label, Review
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.calls import chips, filter_query, item_context, page_of_call
+from quality.pages.correction_form import ASKED, CorrectionForm, Unfinished
 from quality.pages.labels import ItemForm, LabelForm, describe, label_context, last_label
 from quality.review import items, labelling
 from quality.review.evidence import evidence_of
@@ -94,7 +95,44 @@ def review(request: TenantRequest) -> HttpResponse:
     item = _item_of(request.GET)
     if item is None and "done" not in request.GET and not queue.faults:
         item = items.next_item(None, queue.open)
+    label = request.GET.get("correct", "")
+    if item and label in ASKED and request.membership.may(Role.OPERATOR):
+        return _shown(request, queue, item, correcting=_begun(request, item, label))
     return _shown(request, queue, item)
+
+
+@require_GET
+@tenant_view(Role.OPERATOR)
+def review_correct(request: TenantRequest) -> HttpResponse:
+    """Ask what would have been right with the label `label`, in the place of the labels' buttons; without one, the
+    buttons again."""
+    queue = Queue(QueryDict(request.GET.get("filter", "")))
+    item, label = _item_of(request.GET), request.GET.get("label", "")
+    if item is None:
+        raise Http404("Say which item this is for.")
+    stay = bool(request.GET.get("stay"))
+    if label in ASKED:
+        return _asked(request, queue, item, _begun(request, item, label), stay=stay)
+    if request.htmx:
+        return _judgement(request, queue, item, stay=stay)
+    return redirect(_item_address(request, item) if stay else queue.address(request.tenant.slug, item))
+
+
+def _begun(request: TenantRequest, item: Item, label: str) -> CorrectionForm:
+    """The form as it begins: with what this reviewer said before, else with what the call had."""
+    found = evidence_of(item)
+    mine = next((one for one in found.labels if one.reviewer_id == request.user.pk), None)
+    return CorrectionForm(label, found, mine=mine)
+
+
+def _asked(
+    request: TenantRequest, queue: Queue, item: Item, form: CorrectionForm, *, note: str | None = None, stay: bool
+) -> HttpResponse:
+    """The judgement with the form of a correction; for a browser alone, on the page of Review."""
+    context: dict[str, Any] = {"correcting": form, "stay": stay, "sent_note": note}
+    if request.htmx:
+        return _judgement(request, queue, item, **context)
+    return _shown(request, queue, item, **context)
 
 
 @require_POST
@@ -107,20 +145,23 @@ def review_label(request: TenantRequest) -> HttpResponse:
         return _refused(request, queue, form)
     item = _existing(form)
     data = form.cleaned_data
+    correction = _sent_correction(request, queue, item, data)
+    if isinstance(correction, HttpResponse):
+        return correction
     try:
         labelling.record_label(
             item=item,
             reviewer=request.user,
             label=data["label"],
             note=data["note"],
-            correction=_kept_correction(request, item, data["label"]),
+            correction=correction,
             seen_version=data["version"],
             nonce=data["nonce"],
         )
     except labelling.StaleLabel as stale:
         return _conflict(request, queue, item, stale)
     except ValidationError as error:
-        form.add_error(None, error)
+        form.add_error(None, error.messages)
         return _refused(request, queue, form)
     if request.POST.get("stay"):
         return _moved(request, queue, item, stay=True)
@@ -160,6 +201,24 @@ def _existing(form: ItemForm) -> Item:
         return form.item()
     except NoSuchItem as error:
         raise Http404(str(error)) from error
+
+
+def _sent_correction(
+    request: TenantRequest, queue: Queue, item: Item, data: dict[str, Any]
+) -> str | HttpResponse | None:
+    """The correction that goes with a label; where its form is not done with, the form again."""
+    if not request.POST.get("correcting") or data["label"] not in ASKED:
+        return data["correction"] or _kept_correction(request, item, data["label"])
+    form = CorrectionForm(data["label"], evidence_of(item), data=request.POST)
+    again = partial(_asked, request, queue, item, form, note=data["note"], stay=bool(request.POST.get("stay")))
+    if request.POST.get("as"):
+        return again()
+    try:
+        correction = form.correction()
+    except Unfinished:
+        return again()
+    form.asks_note_again = data["label"] == Label.OTHER and not data["note"] and not request.POST.get("sure")
+    return again() if form.asks_note_again else correction
 
 
 def _kept_correction(request: TenantRequest, item: Item, label: str) -> str | None:

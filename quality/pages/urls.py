@@ -3,13 +3,16 @@
 from django.urls import path
 
 from quality.export import FILE_NAMES
-from quality.pages import calls, coach, exports, imports, overview, pending, review, run, turns
+from quality.pages import calls, coach, exports, guidelines, imports, overview, pending, review, run, turns
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("review/", review.review, name="review"),
+    path("review/correct/", review.review_correct, name="review-correct"),
     path("review/label/", review.review_label, name="review-label"),
     path("review/undo/", review.review_undo, name="review-undo"),
+    path("guidelines/", guidelines.guideline_page, name="guidelines"),
+    path("guidelines/save/", guidelines.guideline_save, name="guideline-save"),
     path("calls/", calls.call_list, name="call-list"),
     path("calls/<int:pk>/", calls.call_detail, name="call-detail"),
     *[

@@ -5,6 +5,7 @@ was offered: what was not recorded is not checked. All functions need an open te
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -230,3 +231,85 @@ def _said_there(reason: str) -> str:
     if reason.endswith("is a required property"):
         return "This is required."
     return "The tool has no such argument." if reason.startswith("Additional properties") else reason
+
+
+MAX_CHANGES = 20
+MAX_SHOWN = 200  # characters of a value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One argument that was corrected: its name, and both values as JSON text; None where it is not there."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A correction as people read it. `changes` are against the arguments of the call; without those, `arguments`."""
+
+    tool: str = ""
+    was_offered: bool = True
+    place: str = ""
+    changes: tuple[Change, ...] = ()
+    arguments: tuple[Change, ...] = ()
+    hidden: int = 0
+
+
+def said(label: str, text: str | None, args: str | None) -> Said | None:
+    """What a correction (JSON text as kept) says; `args` are the call's. None: nothing. Never raises on evidence."""
+    value, actual = members(text), members(args)
+    if not value or label not in MEMBERS:
+        return None
+    tool, place = value.get("tool"), value.get("position")
+    corrected = members(value["arguments"].text) if "arguments" in value else {}
+    is_diff = label == Label.BAD_ARGS and bool(actual)
+    rows = _changes(actual if is_diff else {}, corrected)
+    return Said(
+        tool=str(tool.value) if tool else "",
+        was_offered="offered" not in value or value["offered"].value is not False,
+        place=_place(place.value) if place else "",
+        changes=rows[:MAX_CHANGES] if is_diff else (),
+        arguments=() if is_diff else rows[:MAX_CHANGES],
+        hidden=max(0, len(rows) - MAX_CHANGES),
+    )
+
+
+def members(text: str | None) -> dict[str, Node]:
+    """The members of a JSON object as they are spelled; none where it is no object, or cannot be read."""
+    if text is None:
+        return {}
+    try:
+        return parse(text.encode(), repeated_keys=True).members
+    except (JsonError, UnicodeEncodeError):
+        return {}
+
+
+def _changes(actual: Mapping[str, Node], corrected: Mapping[str, Node]) -> tuple[Change, ...]:
+    return tuple(
+        Change(name=name, old=_short(actual.get(name)), new=_short(corrected.get(name)))
+        for name in dict.fromkeys([*actual, *corrected])
+        if not same(actual.get(name), corrected.get(name))
+    )
+
+
+def same(left: Node | None, right: Node | None) -> bool:
+    """Do two values mean the same?"""
+    if left is None or right is None:
+        return left is right
+    try:
+        return equal(read_exact(left.text), read_exact(right.text))
+    except StrictJsonError:
+        return left.text == right.text
+
+
+def _short(node: Node | None) -> str | None:
+    return None if node is None else truncate(node.text, MAX_SHOWN)
+
+
+def _place(position: Any) -> str:
+    if not isinstance(position, dict):
+        return ""
+    return f"cycle {position.get('cycle')}, before index {position.get('index')}"

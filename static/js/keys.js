@@ -9,7 +9,7 @@
   const visible = (element) => element.checkVisibility?.() ?? element.offsetParent !== null;
 
   const find = (key) => {
-    const scope = document.querySelector("dialog[open]") ?? document;
+    const scope = document.querySelector("dialog:modal") ?? document;
     const found = [...scope.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].filter((one) => visible(one) && !one.matches(":disabled"));
     return found.find((one) => one.closest("[data-current]")) ?? found[0];
   };
@@ -36,8 +36,8 @@
     if (element) {
       event.preventDefault();
       if (!event.repeat) press(element);
-    } else if (key === "g") {
-      prefix = "g ";
+    } else if (key === event.key && document.querySelector(`[data-key^="${CSS.escape(key)} "]`)) {
+      prefix = `${key} `;
       timer = setTimeout(() => { prefix = ""; }, 1500);
     }
   });
