@@ -37,6 +37,8 @@ GROUPS: list[list[Place]] = [
         Place("run", "Run", "g u", Role.OPERATOR),
     ],
     [
+        Place("proposal-list", "Proposals", "g x"),
+        Place("case-list", "Cases", "g a"),
         Place("coach", "Coach", "g w"),
         Place("guidelines", "Guidelines", "g q"),
     ],

@@ -3,7 +3,7 @@
 from django.urls import path
 
 from quality.export import FILE_NAMES
-from quality.pages import calls, coach, exports, guidelines, imports, overview, pending, review, run, turns
+from quality.pages import calls, cases, coach, exports, guidelines, imports, overview, pending, proposals, review, run, turns
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -58,4 +58,19 @@ urlpatterns = [
     path("coach/<int:pk>/", coach.coach_run, name="coach-run"),
     path("coach/<int:pk>/preview/", coach.coach_preview, name="coach-preview"),
     path("coach/<int:pk>/decide/", coach.coach_decide, name="coach-decide"),
+    path("proposals/", proposals.proposal_list, name="proposal-list"),
+    path("proposals/tracked/", proposals.proposal_history, name="proposal-history"),
+    path("proposals/track/", proposals.proposal_track, name="proposal-track"),
+    path("proposals/<int:pk>/", proposals.proposal_detail, name="proposal-detail"),
+    path("proposals/<int:pk>/dismiss/", proposals.proposal_dismiss, name="proposal-dismiss"),
+    path("proposals/<int:pk>/apply/", proposals.proposal_apply, name="proposal-apply"),
+    path("proposals/<int:pk>/reopen/", proposals.proposal_reopen, name="proposal-reopen"),
+    path("cases/", cases.case_list, name="case-list"),
+    path("cases/new/", cases.case_new, name="case-new"),
+    path("cases/REG-<int:number>/", cases.case_detail, name="case-detail"),
+    path("cases/REG-<int:number>/edit/", cases.case_edit, name="case-edit"),
+    *[
+        path(f"cases/REG-<int:number>/{step}/", cases.case_step, {"step": step}, name=f"case-{step}")
+        for step in ("archive", "restore", "merge")
+    ],
 ]

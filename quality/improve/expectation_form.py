@@ -1,0 +1,273 @@
+"""An expectation as rows of a form, and back. Pure: text in, text out, numbers as they were spelled.
+
+The form shows the calls that a case expects and forbids, with one matcher for each argument. Members that it does not
+show (limits, reply, verdict …) are carried along. What has no place in it at all is for the JSON editor: `NotPlain`
+says what and where.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from quality.ingest.jsontext import JsonError, Node, parse
+
+MODES = {
+    "first": "The first reply makes exactly these calls",
+    "exact": "Exactly these calls, in this order",
+    "any_order": "Exactly these calls, in any order",
+    "in_order": "These calls in this order, others between",
+    "contains": "These calls, any order, others too",
+    "only": "No calls but these; some may be missing",
+    "any": "At least one call, whichever",
+    "none": "No call at all: an answer in words",
+}
+"""Ways to judge which calls are made, in the order in which they are offered."""
+
+STEPLESS = ("any", "none")
+MAX_ROWS = 20
+PLUS_MINUS = "±"
+
+
+class NotPlain(ValueError):
+    """The expectation is not one that the form can show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """`matcher` is a name of MATCHERS, `text` its value as a person types it."""
+
+    name: str
+    matcher: str = "equal"
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call by tool (a name, or a glob) and arguments. `extra` says of arguments that are not listed: forbid, allow;
+    of a forbidden call nothing is said, so it is empty."""
+
+    tool: str
+    arguments: tuple[Argument, ...] = ()
+    extra: str = "forbid"
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """`mode` is empty where nothing is said of the calls that have to be made. `rest` is JSON text of the members that
+    the form does not show."""
+
+    mode: str = ""
+    steps: tuple[Step, ...] = ()
+    forbid: tuple[Step, ...] = ()
+    rest: Mapping[str, str] = field(default_factory=dict)
+
+
+# Matchers: how a value is shown, and what is written of the text that a person typed.
+
+
+def _value(node: Node) -> str:
+    return node.text
+
+
+def _text_of(node: Node) -> str:
+    if not isinstance(node.value, str):
+        raise NotPlain
+    return node.value
+
+
+def _true(node: Node) -> str:
+    if node.value is not True:
+        raise NotPlain
+    return ""
+
+
+def _folded(node: Node) -> str:
+    members = {name: part.value for name, part in node.members.items()}
+    if not isinstance(members.get("of"), str) or members != {**_FOLDED, "of": members["of"]}:
+        raise NotPlain
+    return str(members["of"])
+
+
+def _near(node: Node) -> str:
+    if set(node.members) != {"of", "abs"}:
+        raise NotPlain
+    return f"{node.members['of'].text} {PLUS_MINUS} {node.members['abs'].text}"
+
+
+def _rubric(node: Node) -> str:
+    if set(node.members) != {"rubric"}:
+        raise NotPlain
+    return _text_of(node.members["rubric"])
+
+
+def _write_value(text: str) -> str:
+    """JSON as it stands; what is no JSON is taken for text."""
+    try:
+        return parse(text.encode("utf-8", "surrogatepass")).text if text.strip() else _quoted(text)
+    except (JsonError, UnicodeError):
+        return _quoted(text)
+
+
+def _write_near(text: str) -> str:
+    of, found, off = text.partition(PLUS_MINUS)
+    if not found:
+        of, _, off = text.partition("+-")
+    return f'{{"of":{_number(of)},"abs":{_number(off or "0")}}}'
+
+
+def _number(text: str) -> str:
+    """The number as spelled; what is none is written as text, which the check of the whole then names."""
+    try:
+        node = parse(text.strip().encode())
+        return node.text if isinstance(node.value, int | float) and not isinstance(node.value, bool) else _quoted(text)
+    except (JsonError, UnicodeError):
+        return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _write_true(text: str) -> str:
+    return "true"
+
+
+_FOLDED = {"case": "fold", "space": "collapse", "trim": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One matcher of the form. `hint` is what the field beside it takes; empty: it takes nothing."""
+
+    label: str
+    hint: str
+    read: Callable[[Node], str]
+    write: Callable[[str], str]
+
+
+MATCHERS: dict[str, Kind] = {
+    "equal": Kind("is", 'JSON, such as "Zürich" or 12', _value, _write_value),
+    "one_of": Kind("is one of", 'a JSON list, such as ["a", "b"]', _value, _write_value),
+    "text": Kind(
+        "is the text, whatever case and spaces",
+        "text",
+        _folded,
+        lambda text: f'{{"of":{_quoted(text)},"case":"fold","space":"collapse","trim":true}}',
+    ),
+    "number": Kind("is the number, about", f"12.5 {PLUS_MINUS} 0.1", _near, _write_near),
+    "gt": Kind("is more than", "a number", _value, _number),
+    "gte": Kind("is at least", "a number", _value, _number),
+    "lt": Kind("is less than", "a number", _value, _number),
+    "lte": Kind("is at most", "a number", _value, _number),
+    "regex": Kind("matches the pattern", "a pattern for the whole text", _text_of, _quoted),
+    "judge": Kind(
+        "means, as a model judges", "what counts as right", _rubric, lambda text: f'{{"rubric":{_quoted(text)}}}'
+    ),
+    "ignore": Kind("is anything, or missing", "", _true, _write_true),
+    "present": Kind("is there", "", _true, _write_true),
+    "absent": Kind("is not there", "", _true, _write_true),
+}
+
+
+def read(text: str) -> Plain:
+    """The form's rows of an expectation; raises NotPlain."""
+    try:
+        root = parse(text.encode("utf-8", "surrogatepass"))
+    except (JsonError, UnicodeError) as error:
+        raise NotPlain(f"It is not JSON: {error}") from error
+    if not isinstance(root.value, dict):
+        raise NotPlain("An expectation is a JSON object.")
+    members = dict(root.members)
+    calls, forbid = members.pop("calls", None), members.pop("forbid", None)
+    members.pop("version", None)
+    mode, steps = _calls(calls) if calls else ("", ())
+    return Plain(
+        mode=mode,
+        steps=steps,
+        forbid=_steps(forbid, "forbid", extra="") if forbid else (),
+        rest={name: node.text for name, node in members.items()},
+    )
+
+
+def write(plain: Plain) -> str:
+    """The expectation that the rows say, as JSON text of one member a line."""
+    members = {"version": "1"}
+    if plain.mode:
+        calls = {"mode": _quoted(plain.mode)}
+        if plain.mode not in STEPLESS:
+            calls["steps"] = _array(map(_written, plain.steps))
+        members["calls"] = _object(calls)
+    if plain.forbid:
+        members["forbid"] = _array(map(_written, plain.forbid))
+    return _object({**members, **plain.rest}, separator=",\n ")
+
+
+def _calls(node: Node) -> tuple[str, tuple[Step, ...]]:
+    _only(node, {"mode", "steps"}, "calls")
+    mode = node.members["mode"].value if "mode" in node.members else "first"
+    if mode not in MODES:
+        raise NotPlain(f"calls.mode is {mode!r}, which the form does not know.")
+    steps = node.members.get("steps")
+    return mode, _steps(steps, "calls.steps") if steps else ()
+
+
+def _steps(node: Node, path: str, *, extra: str = "forbid") -> tuple[Step, ...]:
+    if not isinstance(node.value, list) or len(node.value) > MAX_ROWS:
+        raise NotPlain(f"{path} is no list of at most {MAX_ROWS} calls.")
+    return tuple(_step(element, f"{path}[{place}]", extra) for place, element in enumerate(node.elements))
+
+
+def _step(node: Node, path: str, extra: str) -> Step:
+    _only(node, {"tool", "args", *(["extra_args"] if extra else [])}, path)
+    tool = node.members.get("tool")
+    if tool is None or not isinstance(tool.value, str):
+        raise NotPlain(f"{path} names no tool.")
+    if "extra_args" in node.members:
+        extra = node.members["extra_args"].value
+    if extra not in ("", "forbid", "allow"):
+        raise NotPlain(f"{path}.extra_args lists defaults or names, which the form does not show.")
+    args = node.members.get("args")
+    if args is not None and (not isinstance(args.value, dict) or len(args.value) > MAX_ROWS):
+        raise NotPlain(f"{path}.args is no object of at most {MAX_ROWS} arguments.")
+    arguments = args.members.items() if args else ()
+    return Step(tool.value, tuple(_argument(name, part, f"{path}.args.{name}") for name, part in arguments), extra)
+
+
+def _argument(name: str, node: Node, path: str) -> Argument:
+    if not isinstance(node.value, dict):
+        return Argument(name, "equal", node.text)
+    if len(node.members) != 1:
+        raise NotPlain(f"{path} has several matchers.")
+    ((matcher, value),) = node.members.items()
+    if matcher not in MATCHERS:
+        raise NotPlain(f"{path} uses {matcher!r}, which the form does not show.")
+    try:
+        return Argument(name, matcher, MATCHERS[matcher].read(value))
+    except NotPlain as error:
+        raise NotPlain(f"{path} uses {matcher!r} with options that the form does not show.") from error
+
+
+def _only(node: Node, known: set[str], path: str) -> None:
+    if not isinstance(node.value, dict):
+        raise NotPlain(f"{path} is no object.")
+    if unknown := sorted(set(node.members) - known):
+        raise NotPlain(f"{path} has {', '.join(unknown)}, which the form does not show.")
+
+
+def _written(step: Step) -> str:
+    members = {"tool": _quoted(step.tool)}
+    if step.arguments:
+        members["args"] = _object(
+            {one.name: f'{{"{one.matcher}":{MATCHERS[one.matcher].write(one.text)}}}' for one in step.arguments}
+        )
+    if step.extra == "allow":
+        members["extra_args"] = _quoted(step.extra)
+    return _object(members)
+
+
+def _object(members: Mapping[str, str], *, separator: str = ", ") -> str:
+    return f"{{{separator.join(f'{_quoted(name)}: {text}' for name, text in members.items())}}}"
+
+
+def _array(elements: Iterable[str]) -> str:
+    return f"[{', '.join(elements)}]"
