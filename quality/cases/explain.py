@@ -46,7 +46,10 @@ CODES: Final[dict[str, str]] = {
 def explain(reason: Reason) -> str:
     """What happened and what was expected, in one sentence."""
     tell = _SENTENCES.get(reason.code)
-    return tell(reason) if tell else CODES.get(reason.code, reason.code)
+    try:
+        return tell(reason) if tell else CODES.get(reason.code, reason.code)
+    except (KeyError, TypeError, AttributeError, ValueError):  # a stored reason, cut short or of another version
+        return CODES[reason.code]
 
 
 def quote(value: Any) -> str:

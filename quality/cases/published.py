@@ -21,7 +21,7 @@ _TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 _WHOLE_OR_NULL: Schema = {"type": ["integer", "null"], "minimum": 0}
 _FLAG_OR_NULL: Schema = {"type": ["boolean", "null"]}
 _TIME: Schema = {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9]{2}:[0-9]{2})$"}
-_TIME_OR_NULL: Schema = {"anyOf": [_TIME, {"type": "null"}]}
+_TIME_OR_NULL: Schema = {**_TIME, "type": ["string", "null"]}
 _EVIDENCE: Schema = {"description": "JSON as it was recorded; what was no JSON is text."}
 _PERSON: Schema = {
     "description": "Who: a name, or an object with id, name and email.",
@@ -41,8 +41,9 @@ def _record(kind: str, title: str, members: Schema, *, required: list[str]) -> S
     }
 
 
-def _open_object(members: Schema, *, required: tuple[str, ...] = ()) -> Schema:
-    return {"type": "object", "properties": members, "required": list(required)}
+def _open_object(members: Schema, *, required: tuple[str, ...] = (), or_null: bool = False) -> Schema:
+    schema: Schema = {"type": ["object", "null"] if or_null else "object", "properties": members}
+    return {**schema, "required": list(required)} if required else schema
 
 
 _STUB = object_of(
@@ -82,20 +83,16 @@ CASE_SCHEMA: Final[Schema] = {
                 },
                 required=("args",),
             ),
-            "observed": {
-                "anyOf": [
-                    {"type": "null"},
-                    _open_object(
-                        {
-                            "result": _EVIDENCE,
-                            "isError": _FLAG_OR_NULL,
-                            "error": _TEXT_OR_NULL,
-                            "cycle": _WHOLE_OR_NULL,
-                            "index": _WHOLE_OR_NULL,
-                        }
-                    ),
-                ]
-            },
+            "observed": _open_object(
+                {
+                    "result": _EVIDENCE,
+                    "isError": _FLAG_OR_NULL,
+                    "error": _TEXT_OR_NULL,
+                    "cycle": _WHOLE_OR_NULL,
+                    "index": _WHOLE_OR_NULL,
+                },
+                or_null=True,
+            ),
             "expected": _open_object(
                 {
                     "behavior": {**TEXT, "description": "What is right, for people."},
@@ -114,7 +111,7 @@ CASE_SCHEMA: Final[Schema] = {
                     "reviewer": _PERSON,
                 }
             ),
-            "stubs": {"anyOf": [{"type": "null"}, array_of(_STUB, most=1_000)]},
+            "stubs": {**array_of(_STUB, most=1_000), "type": ["array", "null"]},
             "createdAt": _TIME,
             "updatedAt": _TIME,
         },
@@ -141,43 +138,35 @@ FEEDBACK_SCHEMA: Final[Schema] = _record(
         "id": {"type": "integer"},
         "label": {"enum": list(LABELS)},
         "note": _TEXT_OR_NULL,
-        "correction": {
-            "anyOf": [
-                {"type": "null"},
-                _open_object(
-                    {
-                        "tool": {"type": "string", "description": "The tool that should have been called."},
-                        "offered": {"type": "boolean", "description": "Was that tool among those offered?"},
-                        "arguments": {"type": "object", "description": "The arguments that would have been right."},
-                        "position": {
-                            **_open_object({"cycle": WHOLE, "index": WHOLE}),
-                            "description": "Where a call was missing; with missing_tool only.",
-                        },
-                    }
-                ),
-            ]
-        },
+        "correction": _open_object(
+            {
+                "tool": {"type": "string", "description": "The tool that should have been called."},
+                "offered": {"type": "boolean", "description": "Was that tool among those offered?"},
+                "arguments": {"type": "object", "description": "The arguments that would have been right."},
+                "position": {
+                    **_open_object({"cycle": WHOLE, "index": WHOLE}),
+                    "description": "Where a call was missing; with missing_tool only.",
+                },
+            },
+            or_null=True,
+        ),
         "reviewer": _PERSON,
-        "call": {
-            "anyOf": [
-                {"type": "null"},
-                _open_object(
-                    {
-                        "id": {"type": "integer"},
-                        "toolCallId": _TEXT_OR_NULL,
-                        "toolName": _TEXT_OR_NULL,
-                        "args": _EVIDENCE,
-                        "result": _EVIDENCE,
-                        "isError": _FLAG_OR_NULL,
-                        "error": _TEXT_OR_NULL,
-                        "cycle": _WHOLE_OR_NULL,
-                        "index": _WHOLE_OR_NULL,
-                        "startedAt": _TIME_OR_NULL,
-                    },
-                    required=("id", "toolName", "args"),
-                ),
-            ]
-        },
+        "call": _open_object(
+            {
+                "id": {"type": "integer"},
+                "toolCallId": _TEXT_OR_NULL,
+                "toolName": _TEXT_OR_NULL,
+                "args": _EVIDENCE,
+                "result": _EVIDENCE,
+                "isError": _FLAG_OR_NULL,
+                "error": _TEXT_OR_NULL,
+                "cycle": _WHOLE_OR_NULL,
+                "index": _WHOLE_OR_NULL,
+                "startedAt": _TIME_OR_NULL,
+            },
+            required=("id", "toolName", "args"),
+            or_null=True,
+        ),
         "context": _open_object(
             {"turnId": {"type": "integer"}, "cycle": _WHOLE_OR_NULL, "toolsetSha256": _TEXT_OR_NULL}
         ),

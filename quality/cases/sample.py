@@ -97,6 +97,14 @@ class Reason:
             "got": jsonable(self.got),
         }
 
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "Reason":
+        """A reason that was kept by `as_dict`."""
+        return cls(
+            code=str(stored.get("code")),
+            **{name: stored.get(name) for name in ("step", "call", "tool", "path", "expected", "got")},
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallValidity:
