@@ -15,7 +15,7 @@ from quality.api.problems import read_only
 _TEXT = {"type": "string"}
 _PROBLEM = {
     "type": "object",
-    "description": "What went wrong (RFC 9457). A stale label adds what is there now and what was sent.",
+    "description": "What went wrong (RFC 9457). A write that came too late adds what is there now and what was sent.",
     "required": ["type", "title", "status", "detail", "errors", "requestId"],
     "properties": {
         "type": _TEXT,

@@ -116,7 +116,7 @@ class ToolCallsIngestView(TenantView):
             return problem(
                 412, "precondition_failed", f"Records have no entity tag {wanted}. Send If-Match: * to correct."
             )
-        read = _reader(raw)
+        read = body_reader(raw)
         reader = Reader(
             gunzip(read) if encoding == "gzip" else read, shape=shape, max_total_bytes=settings.IMPORT_MAX_BYTES
         )
@@ -128,7 +128,7 @@ class ToolCallsIngestView(TenantView):
         return _answer(_store(Traces(reader, format_name=neutral.NAME), request.auth.tenant, correction))
 
 
-def _reader(request: HttpRequest) -> Callable[[int], bytes]:
+def body_reader(request: HttpRequest) -> Callable[[int], bytes]:
     """Reads the body piece by piece. Django's WSGI request reads as far as Content-Length, so nothing of a body in
     chunks; a server that ends its stream by itself is read directly then."""
     environ: dict[str, Any] = getattr(request, "environ", {})

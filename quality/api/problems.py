@@ -1,7 +1,8 @@
 """Every error of the API in one shape, `application/problem+json` (RFC 9457).
 
-Members: `type`, `title`, `status`, `detail`, `errors` (a list of `path`, `code`, `message`), `requestId`. A stale label
-adds `current` and `sent`. What went wrong inside is logged under the request id, never told.
+Members: `type`, `title`, `status`, `detail`, `errors` (a list of `path`, `code`, `message`), `requestId`. A write that
+came too late (to a label, a proposal, a case) adds `current` and `sent`. What went wrong inside is logged under the
+request id, never told.
 """
 
 import logging
@@ -18,7 +19,11 @@ from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions
 
+from quality.api.improve_shapes import current_told
 from quality.api.shapes import labels_now, sent_label
+from quality.improve.case_store import CaseConflict, NoSuchCase
+from quality.improve.groups import NoSuchGroup
+from quality.improve.proposals import NoSuchProposal, ProposalConflict
 from quality.ingest.jsontext import storable
 from quality.review.items import NoSuchItem
 from quality.review.labelling import NothingToUndo, StaleLabel
@@ -105,9 +110,11 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:  #
                 current={"version": error.version, "labels": labels_now(error.current)},
                 sent=sent_label(error.sent),
             )
+        case ProposalConflict() | CaseConflict():
+            return problem(409, error.code, str(error), current=current_told(error), sent=_sent(context))
         case NothingToUndo():
             return problem(409, "nothing_to_undo", str(error))
-        case Http404() | NoSuchItem() | exceptions.NotFound():
+        case Http404() | NoSuchItem() | NoSuchGroup() | NoSuchProposal() | NoSuchCase() | exceptions.NotFound():
             return problem(404, "not_found", NOT_FOUND)
         case PermissionDenied():
             return problem(403, "permission_denied", str(error) or "You may not do this.")
@@ -121,6 +128,12 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:  #
         case exceptions.APIException():
             return _of_framework(error)
     return None
+
+
+def _sent(context: dict[str, Any]) -> Any:
+    """The refused body as the sender spelled it."""
+    node = getattr(getattr(context.get("request"), "data", None), "node", None)
+    return msgspec.Raw(node.raw) if node else None
 
 
 def _of_framework(error: exceptions.APIException) -> HttpResponse:

@@ -1,9 +1,10 @@
 """The API (bearer tokens only), its schema and pages, and the health check."""
 
-from django.urls import path
+from django.urls import path, register_converter
 
 from quality.api import (
     calls,
+    cases,
     coach,
     docs,
     endpoints,
@@ -11,6 +12,7 @@ from quality.api import (
     guidelines,
     health,
     ingest,
+    proposals,
     schedules,
     styles,
     tools,
@@ -18,6 +20,21 @@ from quality.api import (
 )
 
 ADMIN = "api/admin/quality/"
+
+
+class CaseRef:
+    """A case by its number, as `REG-12` or `12`."""
+
+    regex = r"(?:REG-)?[1-9][0-9]{0,9}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(CaseRef, "case")
 
 urlpatterns = [
     path(f"{ADMIN}tool-calls", calls.CallsView.as_view(), name="api-tool-calls"),
@@ -34,6 +51,27 @@ urlpatterns = [
     path(
         f"{ADMIN}improvement-proposals/export.jsonl", exports.ProposalExportView.as_view(), name="api-proposals-export"
     ),
+    path(f"{ADMIN}tool-call-feedback/proposals", proposals.GroupsView.as_view(), name="api-feedback-groups"),
+    path(f"{ADMIN}improvement-proposals", proposals.ProposalsView.as_view(), name="api-proposals"),
+    path(f"{ADMIN}improvement-proposals/<int:pk>", proposals.ProposalView.as_view(), name="api-proposal"),
+    path(
+        f"{ADMIN}improvement-proposals/<int:pk>/dismiss", proposals.DismissView.as_view(), name="api-proposal-dismiss"
+    ),
+    path(f"{ADMIN}improvement-proposals/<int:pk>/apply", proposals.ApplyView.as_view(), name="api-proposal-apply"),
+    path(f"{ADMIN}improvement-proposals/<int:pk>/case", proposals.ProposalCaseView.as_view(), name="api-proposal-case"),
+    path(f"{ADMIN}improvement-proposals/<int:pk>/reopen", proposals.ReopenView.as_view(), name="api-proposal-reopen"),
+    path(f"{ADMIN}tool-call-regression-cases", cases.CasesView.as_view(), name="api-cases"),
+    path(f"{ADMIN}tool-call-regression-cases/import", cases.CaseImportView.as_view(), name="api-cases-import"),
+    path(f"{ADMIN}tool-call-regression-cases/<case:ref>", cases.CaseView.as_view(), name="api-case"),
+    path(
+        f"{ADMIN}tool-call-regression-cases/<case:ref>/versions",
+        cases.CaseVersionsView.as_view(),
+        name="api-case-versions",
+    ),
+    path(f"{ADMIN}tool-call-regression-cases/<case:ref>/archive", cases.ArchiveView.as_view(), name="api-case-archive"),
+    path(f"{ADMIN}tool-call-regression-cases/<case:ref>/restore", cases.RestoreView.as_view(), name="api-case-restore"),
+    path(f"{ADMIN}tool-call-regression-cases/<case:ref>/merge", cases.MergeView.as_view(), name="api-case-merge"),
+    path(f"{ADMIN}tool-call-regression-cases/<case:ref>/judge", cases.JudgeView.as_view(), name="api-case-judge"),
     path(f"{ADMIN}guidelines", guidelines.GuidelinesView.as_view(), name="api-guidelines"),
     path(f"{ADMIN}coach/proposals", coach.CoachView.as_view(), name="api-coach"),
     path(f"{ADMIN}coach/proposals/<int:pk>", coach.CoachRunView.as_view(), name="api-coach-run"),
