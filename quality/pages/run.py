@@ -89,9 +89,7 @@ def run_turn(request: TenantRequest, pk: int) -> HttpResponse:
     newest = asked.turn
     if asked.conversation_id:
         ours = Turn.objects.filter(source=SOURCE, conversation_id=asked.conversation_id)
-        newest = (
-            ours.order_by("-started_at", "-position", "-pk").defer("messages", "system", "history").first() or newest
-        )
+        newest = ours.order_by("-pk").first() or newest
     text = ""
     if "again" in request.GET:
         again = read_conversation(turn_without_payload(pk).messages_start)  # type: ignore[attr-defined]
