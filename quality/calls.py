@@ -33,8 +33,8 @@ class BadCursor(ValueError):
 class CallFilter:
     """What a list is narrowed to; empty fields narrow nothing. Several tools or labels mean any of them.
 
-    `error` is yes, no, or none (no outcome was recorded); a label `none` is a call without one. `since` is included,
-    `until` is not.
+    `error` is yes, no, or none (no outcome was recorded); a label `none` is a call without one; a toolset is named by
+    its SHA-256. `since` is included, `until` is not.
     """
 
     conversation: str = ""
@@ -46,6 +46,7 @@ class CallFilter:
     source: str = ""
     style: str = ""
     model: str = ""
+    toolset: str = ""
     labels: tuple[str, ...] = ()
     since: dt.datetime | None = None
     until: dt.datetime | None = None
@@ -59,6 +60,7 @@ class CallFilter:
             "source": self.source,
             "style_id": self.style,
             "model": self.model,
+            "toolset__sha256": self.toolset,
             "message_id": self.message,
             "started_at__gte": self.since,
             "started_at__lt": self.until,

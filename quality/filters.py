@@ -1,8 +1,8 @@
 """Filters as they stand in a query string, for pages and API alike.
 
 Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
-`source`, `style`, `model`, `label` (may repeat; `none` = without label), `from`, `to` (date, or date and time),
-`cursor`, `page_size`, `count` (true: count the matches), `limit` and `status` (of an export).
+`source`, `style`, `model`, `toolset`, `label` (may repeat; `none` = without label), `from`, `to` (date, or date and
+time), `cursor`, `page_size`, `count` (true: count the matches), `limit` and `status` (of an export).
 """
 
 import datetime as dt
@@ -94,6 +94,12 @@ class MomentField(forms.CharField):
             ) from error
 
 
+class ToolsetField(forms.RegexField):
+    def __init__(self, **options: Any) -> None:
+        told = {"invalid": "A toolset is named by its SHA-256, 64 hexadecimal digits."}
+        super().__init__(r"^[0-9a-f]{64}\Z", max_length=64, error_messages=told, **options)
+
+
 class QueryForm(forms.Form):
     """A form over a query string whose fields are spelled as the parameters are."""
 
@@ -126,6 +132,7 @@ class CallFilterForm(QueryForm):
     source = forms.CharField(required=False, max_length=200)
     style = forms.CharField(required=False, max_length=200)
     model = forms.CharField(required=False, max_length=200)
+    toolset = ToolsetField(required=False)
     labels = LabelsField(required=False)
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
@@ -159,6 +166,13 @@ class CallListForm(CallFilterForm):
 
 
 class PeriodForm(QueryForm):
+    """A period, and which calls of it."""
+
+    tools = ListField(required=False)
+    style = forms.CharField(required=False, max_length=200)
+    model = forms.CharField(required=False, max_length=200)
+    source = forms.CharField(required=False, max_length=200)
+    toolset = ToolsetField(required=False)
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
 
@@ -168,6 +182,11 @@ class PeriodForm(QueryForm):
         if since and until and since >= until:
             self.add_error("until", ValidationError("The period ends before it begins.", code="empty_period"))
         return fields
+
+    @property
+    def wanted(self) -> CallFilter:
+        """The filter; only of a valid form."""
+        return CallFilter(**self.cleaned_data)
 
 
 class ExportForm(QueryForm):

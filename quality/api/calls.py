@@ -33,6 +33,7 @@ FILTER = [
     text("source"),
     text("style"),
     text("model"),
+    text("toolset", "SHA-256 of the tools offered."),
     LABEL,
     FROM,
     TO,

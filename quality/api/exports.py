@@ -24,7 +24,8 @@ from quality.filters import (
     ProposalExportForm,
 )
 from quality.models import CaseStatus, Label, ProposalState
-from quality.review.summary import last_imports, summarise
+from quality.review import rates
+from quality.review.summary import in_period, last_imports, summarise
 from tenants.models import Scope
 
 PART = [
@@ -54,15 +55,32 @@ class SummaryView(TenantView):
     required_scope = Scope.READ
 
     @extend_schema(
-        operation_id="getFeedbackSummary", tags=["Feedback"], parameters=[FROM, TO], responses=shapes.SummarySerializer
+        operation_id="getFeedbackSummary",
+        tags=["Feedback"],
+        parameters=[
+            *[parameter for parameter in FILTER if parameter.name in ("tool", "style", "model", "source", "toolset")],
+            FROM,
+            TO,
+        ],
+        responses=shapes.SummarySerializer,
     )
     @in_scope
     def get(self, request: TokenRequest) -> Response:
-        """Label counts, error rate and labels of each tool, tools that fail most. The last 30 days by default."""
+        """Label counts, error rate and labels of each tool, tools that fail most, and the share of wrong calls with
+        its interval by tool, style, model, toolset and day. The last 30 days by default."""
         form = read_query(PeriodForm, request)
-        summary = summarise(since=form.cleaned_data["since"], until=form.cleaned_data["until"])
-        body = shapes.PeriodSerializer(summary).data
-        return Response({**body, "lastImports": shapes.ImportSerializer(last_imports(), many=True).data})
+        period = in_period(form.wanted)
+        summary = summarise(period)
+        told = {
+            **shapes.PeriodSerializer(summary).data,
+            "total": shapes.RateSerializer(rates.total(period)).data,
+            "rates": {name: shapes.RateSerializer(rates.by(name, period), many=True).data for name in rates.DIMENSIONS},
+            "trend": shapes.PointSerializer(
+                rates.trend(period, summary.since.date(), summary.until.date()), many=True
+            ).data,
+            "lastImports": shapes.ImportSerializer(last_imports(), many=True).data,
+        }
+        return Response(told)
 
 
 class ExportView(TenantView):

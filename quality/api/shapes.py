@@ -271,7 +271,38 @@ class PeriodSerializer(serializers.Serializer):
     topFailing = ToolSummarySerializer(source="top_failing", many=True)
 
 
+class RateSerializer(serializers.Serializer):
+    """Share of items that reviewers labelled wrong tool, missing tool or bad arguments, of all with a label. `low` and
+    `high` are its 95 % interval (Wilson). `key` is empty where nothing was recorded."""
+
+    key = serializers.CharField()
+    labels = LabelCounts()
+    numLabelled = serializers.IntegerField(source="num_labelled")
+    numActionable = serializers.IntegerField(source="num_actionable")
+    rate = serializers.FloatField(allow_null=True)
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+
+
+class PointSerializer(serializers.Serializer):
+    """One piece of the trend: whole days (UTC), both included."""
+
+    first = serializers.DateField()
+    last = serializers.DateField()
+    rate = RateSerializer()
+
+
+class RatesSerializer(serializers.Serializer):
+    tool = RateSerializer(many=True)
+    style = RateSerializer(many=True)
+    model = RateSerializer(many=True)
+    toolset = RateSerializer(many=True)
+
+
 class SummarySerializer(PeriodSerializer):
+    total = RateSerializer()
+    rates = RatesSerializer()
+    trend = PointSerializer(many=True)
     lastImports = ImportSerializer(many=True)
 
 

@@ -27,6 +27,7 @@ FILTER_WORDS = {
     "source": "source",
     "style": "style",
     "model": "model",
+    "toolset": "toolset",
     "conversation": "conversation",
     "message": "message",
     "outbound_message": "outbound message",

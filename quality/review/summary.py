@@ -5,13 +5,14 @@ Calls and errors are counted where they happened, labels on the items of the sam
 
 import datetime as dt
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from quality.calls import CallFilter
-from quality.models import ACTIONABLE, Import, Label, Review, ToolCall
+from quality.calls import CallFilter, matching
+from quality.models import ACTIONABLE, Import, Label
+from quality.review import rates
 from quality.review.items import turns_without_call
 
 PERIOD = dt.timedelta(days=30)
@@ -71,13 +72,21 @@ class Summary:
         return sorted(failing, key=lambda tool: (-tool.num_actionable, -tool.num_errors, tool.tool_name))[:TOP]
 
 
-def summarise(*, since: dt.datetime | None = None, until: dt.datetime | None = None) -> Summary:
-    """The last 30 days, unless a time says otherwise. Three queries; each reads the period's rows once."""
-    until = until or timezone.now()
-    since = since or until - PERIOD
-    period = CallFilter(since=since, until=until)
+def in_period(wanted: CallFilter | None = None) -> CallFilter:
+    """The filter with both ends of its period: the last 30 days, unless it says otherwise."""
+    wanted = wanted or CallFilter()
+    until = wanted.until or timezone.now()
+    return replace(wanted, since=wanted.since or until - PERIOD, until=until)
+
+
+def summarise(wanted: CallFilter | None = None) -> Summary:
+    """What a filter lets through (of it all but outcome and label count), by default all of the last 30 days. Three
+    queries; each reads the period's rows once."""
+    period = in_period(wanted)
+    assert period.since
+    assert period.until
     calls = (
-        ToolCall.objects.filter(period.context())
+        matching(replace(period, labels=(), error=""))
         .order_by()
         .values("tool_name")
         .annotate(
@@ -87,10 +96,7 @@ def summarise(*, since: dt.datetime | None = None, until: dt.datetime | None = N
         )
     )
     labelled = (
-        Review.objects.filter(period.context(), label__isnull=False)
-        .order_by()
-        .values_list("tool_name", "label")
-        .annotate(number=Count("pk"), on_calls=Count("call_id"))
+        rates.labelled(period).values_list("tool_name", "label").annotate(number=Count("pk"), on_calls=Count("call_id"))
     )
     labels: Counter[str] = Counter()
     by_tool: dict[str, dict[str, int]] = {}
@@ -101,8 +107,8 @@ def summarise(*, since: dt.datetime | None = None, until: dt.datetime | None = N
     tools = [ToolSummary(**row, labels=by_tool.get(row["tool_name"], {})) for row in calls]
     tools.sort(key=lambda tool: (-tool.num_calls, tool.tool_name))
     return Summary(
-        since=since,
-        until=until,
+        since=period.since,
+        until=period.until,
         num_calls=sum(tool.num_calls for tool in tools),
         num_errors=sum(tool.num_errors for tool in tools),
         num_turns_without_call=turns_without_call(period).count(),

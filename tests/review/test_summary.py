@@ -6,6 +6,7 @@ from collections.abc import Callable
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from quality.calls import CallFilter
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label
 from quality.review.summary import last_imports, summarise
@@ -14,7 +15,7 @@ from tenants.scope import tenant_scope
 from tests.api.client import Api
 from tests.factories import LATEST, ImportFactory, ToolCallFactory, TurnFactory
 
-PERIOD = {"since": LATEST - dt.timedelta(days=1), "until": LATEST + dt.timedelta(days=1)}
+PERIOD = CallFilter(since=LATEST - dt.timedelta(days=1), until=LATEST + dt.timedelta(days=1))
 
 
 def seed(member: Callable[..., Membership]) -> None:
@@ -32,7 +33,7 @@ def seed(member: Callable[..., Membership]) -> None:
 def test_calls_errors_and_labels_are_counted_by_tool(tenant: Tenant, member: Callable[..., Membership]) -> None:
     with tenant_scope(tenant):
         seed(member)
-        summary = summarise(**PERIOD)
+        summary = summarise(PERIOD)
     assert (summary.num_calls, summary.num_errors, summary.num_turns_without_call, summary.num_labelled) == (5, 2, 1, 3)
     assert summary.labels == {"good_reply": 1, "wrong_tool": 0, "missing_tool": 1, "bad_args": 1, "other": 0}
     weather, book = summary.tools
@@ -59,11 +60,11 @@ def test_the_summary_takes_as_many_queries_for_many_tools_as_for_one(tenant: Ten
     with tenant_scope(tenant):
         ToolCallFactory()
         with CaptureQueriesContext(connection) as for_one:
-            summarise(**PERIOD)
+            summarise(PERIOD)
         for number in range(20):
             ToolCallFactory(tool_name=f"tool-{number}")
         with CaptureQueriesContext(connection) as for_many:
-            assert len(summarise(**PERIOD).tools) > 1
+            assert len(summarise(PERIOD).tools) > 1
     assert len(for_one) == len(for_many) == 3
 
 
