@@ -10,7 +10,7 @@ from django.db import transaction
 
 from engine.tools.database import Database, QueryError, QueryLimits, QueryResult, RunQuery
 from tenants import audit
-from tenants.models import TenantSettings, User
+from tenants.models import ApiToken, TenantSettings, User
 from tenants.versions import raise_version
 
 CONNECT_S = 5
@@ -31,14 +31,21 @@ def databases(names: Iterable[str]) -> dict[str, Database]:
 
 
 @transaction.atomic
-def choose(names: Iterable[str], *, actor: User) -> None:
+def choose(names: Iterable[str], *, actor: User, token: ApiToken | None = None) -> None:
     """Let the tenant's agents ask these databases and no others. Raises ValidationError for an unknown name."""
     chosen = sorted(set(names))
     if unknown := [name for name in chosen if name not in configured()]:
-        raise ValidationError(f"There is no database {', '.join(unknown)}.")
+        raise ValidationError({"names": f"There is no database {', '.join(unknown)}."})
     raise_version()
     TenantSettings.objects.update(databases=chosen)
-    audit.record("databases.chosen", object_type="settings", object_id="", actor=actor, detail={"names": chosen})
+    audit.record(
+        "databases.chosen",
+        object_type="settings",
+        object_id="",
+        actor=actor,
+        token=token,
+        detail={"names": chosen},
+    )
 
 
 def _runner(dsn: str) -> RunQuery:

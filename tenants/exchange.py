@@ -9,6 +9,7 @@ from django.db import transaction
 from engine.tools.exchange import DeskError, Order, OrderState, Rate, Verification
 from tenants import audit
 from tenants.models import (
+    ApiToken,
     ExchangeCustomer,
     ExchangeDesk,
     ExchangeOrder,
@@ -107,30 +108,31 @@ def verification_of(customer: str) -> Verification:
 
 
 @transaction.atomic
-def save_rate(rate: ExchangeRate, *, actor: User) -> None:
+def save_rate(rate: ExchangeRate, *, actor: User, token: ApiToken | None = None) -> None:
     """Raises ValidationError."""
     rate.give, rate.get = rate.give.strip().upper(), rate.get.strip().upper()
     rate.full_clean()
     rate.save()
-    _changed("rate.saved", rate.pk, actor, {"pair": str(rate), "rate": str(rate.rate), "active": rate.is_active})
+    detail = {"pair": str(rate), "rate": str(rate.rate), "active": rate.is_active}
+    _changed("rate.saved", rate.pk, actor, token, detail)
 
 
 @transaction.atomic
-def delete_rate(rate: ExchangeRate, *, actor: User) -> None:
-    _changed("rate.deleted", rate.pk, actor, {"pair": str(rate)})
+def delete_rate(rate: ExchangeRate, *, actor: User, token: ApiToken | None = None) -> None:
+    _changed("rate.deleted", rate.pk, actor, token, {"pair": str(rate)})
     rate.delete()
 
 
 @transaction.atomic
-def set_info(info: dict[str, Any], *, actor: User) -> None:
+def set_info(info: dict[str, Any], *, actor: User, token: ApiToken | None = None) -> None:
     row = desk()
     row.info = info
     row.save()
-    _changed("desk.changed", row.pk, actor, {"names": sorted(info)})
+    _changed("desk.changed", row.pk, actor, token, {"names": sorted(info)})
 
 
 @transaction.atomic
-def set_requisites(currency: str, details: dict[str, Any], *, actor: User) -> None:
+def set_requisites(currency: str, details: dict[str, Any], *, actor: User, token: ApiToken | None = None) -> None:
     """Where customers pay in this currency; no details take it away. Raises ValidationError."""
     currency = currency.strip().upper()
     row = ExchangeRequisites.objects.filter(currency=currency).first() or ExchangeRequisites(currency=currency)
@@ -140,26 +142,42 @@ def set_requisites(currency: str, details: dict[str, Any], *, actor: User) -> No
         row.save()
     elif row.pk is not None:
         row.delete()
-    _changed("requisites.set", currency, actor, {"currency": currency, "names": sorted(details)})
+    _changed("requisites.set", currency, actor, token, {"currency": currency, "names": sorted(details)})
 
 
 @transaction.atomic
-def set_verification(contact_id: str, verification: Verification, *, actor: User) -> None:
+def set_verification(
+    contact_id: str, verification: Verification, *, actor: User, token: ApiToken | None = None
+) -> None:
     row = ExchangeCustomer.objects.filter(contact_id=contact_id).first() or ExchangeCustomer(contact_id=contact_id)
     before, row.verification = row.verification, verification.value
     row.full_clean()
     row.save()
     detail = {"from": before, "to": verification.value}
-    audit.record("customer.verified", object_type="exchange_customer", object_id=row.pk, actor=actor, detail=detail)
+    audit.record(
+        "customer.verified",
+        object_type="exchange_customer",
+        object_id=row.pk,
+        actor=actor,
+        token=token,
+        detail=detail,
+    )
 
 
-def move_order(order: ExchangeOrder, *, to: OrderState, actor: User) -> bool:
+def move_order(order: ExchangeOrder, *, to: OrderState, actor: User, token: ApiToken | None = None) -> bool:
     """Mark a new order as paid, or cancel one that is not paid out. False if it is in another state by now."""
     sources = {OrderState.PAID: [OrderState.CREATED], OrderState.CANCELLED: [OrderState.CREATED, OrderState.PAID]}[to]
     moved = ExchangeOrder.objects.filter(pk=order.pk, state__in=sources).update(state=to)
     if moved:
         detail = {"from": order.state, "to": to.value}
-        audit.record(f"order.{to}", object_type="exchange_order", object_id=order.pk, actor=actor, detail=detail)
+        audit.record(
+            f"order.{to}",
+            object_type="exchange_order",
+            object_id=order.pk,
+            actor=actor,
+            token=token,
+            detail=detail,
+        )
     return bool(moved)
 
 
@@ -182,6 +200,6 @@ def _order(row: ExchangeOrder) -> Order:
     )
 
 
-def _changed(action: str, object_id: Any, actor: User, detail: dict[str, Any]) -> None:
+def _changed(action: str, object_id: Any, actor: User, token: ApiToken | None, detail: dict[str, Any]) -> None:
     raise_version()
-    audit.record(action, object_type="exchange_desk", object_id=object_id, actor=actor, detail=detail)
+    audit.record(action, object_type="exchange_desk", object_id=object_id, actor=actor, token=token, detail=detail)

@@ -102,11 +102,17 @@ def save_style(
 
 
 @transaction.atomic
-def restore_version(*, style: Style, number: int, actor: User) -> Style:
+def restore_version(*, style: Style, number: int, actor: User, token: ApiToken | None = None) -> Style:
     """Make an older version the newest one. Raises StyleVersion.DoesNotExist, ValidationError."""
     text = text_of(StyleVersion.objects.get(style=style, number=number))
     return save_style(
-        style_id=style.style_id, name=style.name, text=text, is_default=style.is_default, actor=actor, pk=style.pk
+        style_id=style.style_id,
+        name=style.name,
+        text=text,
+        is_default=style.is_default,
+        actor=actor,
+        token=token,
+        pk=style.pk,
     )
 
 
@@ -121,7 +127,15 @@ def delete_style(*, style: Style, actor: User, token: ApiToken | None = None) ->
 
 
 @transaction.atomic
-def save_skill(*, name: str, description: str, tools: Iterable[str], actor: User, pk: int | None = None) -> Skill:
+def save_skill(
+    *,
+    name: str,
+    description: str,
+    tools: Iterable[str],
+    actor: User,
+    token: ApiToken | None = None,
+    pk: int | None = None,
+) -> Skill:
     """Make a skill or change the one with this `pk`; its name stays, for versions of styles go by it."""
     skill = Skill(name=name) if pk is None else Skill.objects.select_for_update().get(pk=pk)
     skill.description, skill.tools = description, sorted(set(tools))
@@ -129,19 +143,21 @@ def save_skill(*, name: str, description: str, tools: Iterable[str], actor: User
     skill.save()
     raise_version()
     audit.record(
-        "skill.saved", object_type="skill", object_id=skill.pk, actor=actor,
+        "skill.saved", object_type="skill", object_id=skill.pk, actor=actor, token=token,
         detail={"name": skill.name, "tools": skill.tools},
     )  # fmt: skip
     return skill
 
 
 @transaction.atomic
-def delete_skill(*, skill: Skill, actor: User) -> None:
+def delete_skill(*, skill: Skill, actor: User, token: ApiToken | None = None) -> None:
     """Raises ValidationError while a style has it."""
     for style in Style.objects.all():
         if StyleVersion.objects.filter(style=style, number=style.version, skills__contains=[skill.name]).exists():
             raise ValidationError(f"Style {style.style_id} has this skill; take it out there first.")
-    audit.record("skill.deleted", object_type="skill", object_id=skill.pk, actor=actor, detail={"name": skill.name})
+    audit.record(
+        "skill.deleted", object_type="skill", object_id=skill.pk, actor=actor, token=token, detail={"name": skill.name}
+    )
     skill.delete()
     raise_version()
 

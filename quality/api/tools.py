@@ -15,10 +15,12 @@ from engine.tools.definitions import DefinitionFault, DefinitionsError
 from quality import tool_use
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body
 from quality.api.problems import InvalidRequest, fault, problem
+from quality.api.shapes import StrictRequest
 from tenants import active, booking, secrets, tools
 from tenants.catalogue import catalogue
 from tenants.envelope import NoKeys, SecretInvalid
-from tenants.models import Purpose, Scope, Secret
+from tenants.models import HttpToolRow, Purpose, Scope, Secret
+from tenants.models.tool import MODES, SAFETIES
 
 
 class ToolSerializer(serializers.Serializer):
@@ -58,6 +60,19 @@ class ActiveSerializer(serializers.Serializer):
     count = serializers.IntegerField()
     source = serializers.ChoiceField(choices=["file", "request", "none"])
     tools = serializers.ListField(child=serializers.DictField())
+
+
+class SwitchRequest(StrictRequest):
+    """How a tool that is no kept definition is offered. `mode` and `safety` left out: the tool's own."""
+
+    name = serializers.CharField(max_length=64)
+    enabled = serializers.BooleanField()
+    mode = serializers.ChoiceField(choices=MODES, required=False)
+    safety = serializers.ChoiceField(choices=SAFETIES, required=False)
+
+
+class EnableRequest(StrictRequest):
+    enabled = serializers.BooleanField()
 
 
 class SavedToolSerializer(serializers.Serializer):
@@ -204,6 +219,61 @@ class KeptToolsView(DefinitionsInBody):
             faults: list[Any] = getattr(error, "faults", [])
             raise InvalidRequest(map(_fault, faults) if faults else [fault("", "refused", str(error))]) from error
         return Response(SavedToolSerializer(saved, many=True).data)
+
+
+class KeptToolView(TenantView):
+    required_scope = Scope.SETTINGS_WRITE
+
+    @extend_schema(operation_id="enableTool", tags=["Tools"], request=EnableRequest, responses=ToolSerializer)
+    @in_scope
+    def patch(self, request: TokenRequest, pk: int) -> Response:
+        """Switch a kept definition on or off, from the next turn on."""
+        row = _kept(pk)
+        is_enabled = read_body(EnableRequest, request)["enabled"]
+        tools.switch_tool(row=row, is_enabled=is_enabled, actor=request.user, token=request.auth)
+        return Response(_shown(row.name))
+
+    @extend_schema(
+        operation_id="deleteTool", tags=["Tools"], responses={204: OpenApiResponse(description="It is deleted.")}
+    )
+    @in_scope
+    def delete(self, request: TokenRequest, pk: int) -> Response:
+        """Delete a kept definition with its versions. Calls that were recorded stay."""
+        tools.delete_tool(row=_kept(pk), actor=request.user, token=request.auth)
+        return Response(status=204)
+
+
+class ToolSwitchView(TenantView):
+    required_scope = Scope.SETTINGS_WRITE
+
+    @extend_schema(operation_id="switchTool", tags=["Tools"], request=SwitchRequest, responses=ToolSerializer)
+    @in_scope
+    def post(self, request: TokenRequest) -> Response:
+        """Switch a tool that is no kept definition: a built-in one, a script, one of the active definitions."""
+        wanted = read_body(SwitchRequest, request)
+        if not any(entry.name == wanted["name"] and entry.row_pk is None for entry in catalogue()):
+            raise InvalidRequest([fault("name", "no_such_tool", f"There is no such tool: {wanted['name']}.")])
+        tools.set_switch(
+            name=wanted["name"],
+            is_enabled=wanted["enabled"],
+            mode=wanted.get("mode", ""),
+            safety=wanted.get("safety", ""),
+            actor=request.user,
+            token=request.auth,
+        )
+        return Response(_shown(wanted["name"]))
+
+
+def _kept(pk: int) -> HttpToolRow:
+    row: HttpToolRow | None = HttpToolRow.objects.filter(pk=pk).first()
+    if row is None:
+        raise Http404
+    return row
+
+
+def _shown(name: str) -> dict[str, Any]:
+    entry = next(entry for entry in catalogue() if entry.name == name)
+    return dict(ToolSerializer({"entry": entry, "use": tool_use.last_days().get(name, tool_use.Use())}).data)
 
 
 class SecretsView(TenantView):
