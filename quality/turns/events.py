@@ -72,14 +72,19 @@ def insert(tenant_id: int, rows: Sequence[tuple[int, int, str]]) -> None:
 def read(turn_id: int, after: int) -> list[Told]:
     """Events after the number `after`, oldest first, in the open scope. When the turn has ended and its events are
     deleted, what they would have led to: its calls and its end, under the number of its last event."""
-    rows = TurnEvent.objects.filter(turn=turn_id, seq__gt=after).order_by("seq").values_list("seq", "data")[:_BATCH]
-    told = [Told(seq, data) for seq, data in rows]
-    if told:
+    if told := _kept(turn_id, after):
         return told
     run = TurnRun.objects.select_related("turn").filter(turn=turn_id, state__in=ENDED).first()
     if run is None or after >= max(run.last_seq, 1):
         return []
+    if told := _kept(turn_id, after):  # it ended between the two looks: nothing was deleted
+        return told
     return [Told(max(run.last_seq, 1), data) for data in _remembered(run)]
+
+
+def _kept(turn_id: int, after: int) -> list[Told]:
+    rows = TurnEvent.objects.filter(turn=turn_id, seq__gt=after).order_by("seq").values_list("seq", "data")[:_BATCH]
+    return [Told(seq, data) for seq, data in rows]
 
 
 def _remembered(run: TurnRun) -> Iterable[str]:

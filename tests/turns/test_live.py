@@ -3,10 +3,11 @@
 import asyncio
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
@@ -114,6 +115,27 @@ def test_of_a_turn_whose_events_are_deleted_the_calls_and_the_end_are_told(lab: 
     assert (told[0]["state"], told[1]["endReason"]) == ("result", "answered")
 
 
+def test_a_turn_that_ends_while_its_events_are_read_loses_none_of_them(lab: Lab) -> None:
+    turn = lab.turn()
+    is_first = True
+
+    def end_it_after_the_first_look(execute: Any, sql: str, *more: Any) -> Any:
+        nonlocal is_first
+        result = execute(sql, *more)
+        if is_first and "turn_events" in sql:
+            is_first = False
+            lab.worker()
+            with ThreadPoolExecutor(1) as aside:
+                aside.submit(lab.rests, turn).result()
+        return result
+
+    with connection.execute_wrapper(end_it_after_the_first_look), tenant_scope(lab.tenant):
+        told = events.read(turn.pk, 0)
+    assert not is_first
+    assert [one.seq for one in told] == list(range(1, len(told) + 1))
+    assert "assistant_delta" in [one.type for one in told]
+
+
 def test_who_may_not_see_the_turn_sees_no_event(lab: Lab, streams, other_tenant) -> None:
     theirs = lab.turn(tenant=other_tenant)
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -163,14 +185,20 @@ def test_a_token_is_judged_anew_by_scope_and_by_its_makers_role(lab: Lab, api) -
 def test_many_streams_of_a_process_listen_on_one_connection(lab: Lab, streams) -> None:
     turn = lab.turn()
     watching = [streams(turn) for _ in range(40)]
-    time.sleep(0.5)
     url = psycopg.conninfo.make_conninfo(environment.ADMIN_URL, dbname=environment.DATABASE)
-    with psycopg.connect(url) as admin:
-        found = admin.execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND query LIKE 'LISTEN turn_events%'"
-        ).fetchone()
-    assert found == (1,)
-    lab.worker()
-    told = [stream.ends() for stream in watching]
+    with psycopg.connect(url, autocommit=True) as admin:
+
+        def listening() -> int:
+            found = admin.execute(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND query LIKE 'LISTEN turn_events%'"
+            ).fetchone()
+            assert found
+            return found[0]
+
+        eventually(lambda: listening() > 0)
+        assert listening() == 1
+        lab.worker()
+        told = [stream.ends() for stream in watching]
+        assert listening() == 1
     assert all(events == told[0] for events in told)
