@@ -135,7 +135,7 @@ class TurnConsumer(AsyncWebsocketConsumer):
             raise InvalidRequest([fault("turnId", "insufficient_scope", "To follow this turn needs the scope read.")])
         if len(self._followed) >= MAX_FOLLOWED:
             raise InvalidRequest([fault("", "too_many_turns", f"{MAX_FOLLOWED} turns have not ended yet. Wait.")])
-        await live.aside(partial(messages.require_turn, self.caller, turn_id))
+        await live.aside(partial(messages.state_of, self.caller, turn_id))
         self._follow(turn_id, wanted["after"])
 
     def _require_sender(self) -> None:
@@ -159,15 +159,17 @@ class TurnConsumer(AsyncWebsocketConsumer):
         self._followed[turn_id] = asyncio.create_task(self._tell_events(turn_id, after))
 
     async def _tell_events(self, turn_id: int, after: int) -> None:
+        tenant_id, is_ended = self.caller.tenant.pk, False
         try:
-            while True:
-                async for told in live.follow(self.caller.tenant.pk, turn_id, after):
+            while not is_ended:  # a turn may wait for a person longer than one stream lasts
+                async for told in live.follow(tenant_id, turn_id, after):
                     if told is not None:
-                        after = told.seq
+                        after, is_ended = told.seq, told.type == events.END
                         await self._tell(_with_number(told, turn_id))
-                # A turn may wait for a person longer than one stream lasts.
-                if await live.aside(partial(live.is_over, self.caller.tenant.pk, turn_id, after)):
-                    return
+                if not is_ended and await live.aside(partial(live.is_over, tenant_id, turn_id, after)):
+                    is_ended = True  # and all was told before: who follows must not wait for more
+                    state = await live.aside(partial(messages.state_of, self.caller, turn_id))
+                    await self._tell(dump({"type": "turn_state", "state": state, "turnId": turn_id}))
         except DatabaseError:
             logger.exception("The events of turn %s are not told any more", turn_id)
             message = f"Events of turn {turn_id} cannot be read. Follow it again after event {after}."

@@ -94,11 +94,13 @@ def call_off(caller: Caller, turn_id: int) -> None:
             raise NoSuchItem
 
 
-def require_turn(caller: Caller, turn_id: int) -> None:
-    """Raises NoSuchItem if the caller's tenant has no such turn of ours."""
+def state_of(caller: Caller, turn_id: int) -> str:
+    """The state of a turn of ours; raises NoSuchItem if the caller's tenant has none of this number."""
     with tenant_scope(caller.tenant):
-        if not TurnRun.objects.filter(turn=turn_id).exists():
+        run = TurnRun.objects.filter(turn=turn_id).only("state").first()
+        if run is None:
             raise NoSuchItem
+        return run.state
 
 
 def new_conversation_id() -> str:

@@ -25,7 +25,7 @@ from tenants.scope import tenant_scope
 from tenants.tokens import revoke_token
 from tests import environment
 from tests.service import Service, running_service
-from tests.turns.conftest import PATIENCE_S, Lab
+from tests.turns.conftest import PATIENCE_S, Lab, eventually
 from tests.turns.lines import Line, dialled
 
 pytestmark = pytest.mark.slow
@@ -178,6 +178,8 @@ def test_a_turn_goes_on_without_its_connection_and_is_taken_up_by_another(lab: L
         line.send(type="follow", turnId=turn, after=2)
         line.until(type="assistant_end")
         assert line.seen[len(whole) :] == whole[2:]
+        line.send(type="follow", turnId=turn, after=len(whole))
+        assert line.next() == {"type": "turn_state", "state": "done", "turnId": turn}
 
 
 @pytest.mark.parametrize("words", ["", "I", "Hm", "Let me look that up. "])
@@ -388,22 +390,39 @@ def test_the_demo_is_open_on_its_own_machine_and_to_nobody_else(
 # --- many ------------------------------------------------------------------------------------------------------------
 
 
+def listeners() -> set[int]:
+    """The server processes of connections that listen for live events."""
+    url = psycopg.conninfo.make_conninfo(environment.ADMIN_URL, dbname=environment.DATABASE)
+    with psycopg.connect(url) as admin:
+        found = admin.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN turn_events%'"
+        )
+        return {pid for (pid,) in found}
+
+
 def test_many_connections_of_a_process_listen_on_one_connection(lab: Lab, live_service: Service, api) -> None:
     headers = api("read").headers
     turn = lab.turn()
-    url = psycopg.conninfo.make_conninfo(environment.ADMIN_URL, dbname=environment.DATABASE)
     with ExitStack() as open_lines:
         lines = [open_lines.enter_context(dialled(live_service, additional_headers=headers)) for _ in range(40)]
         for line in lines:
             line.send(type="follow", turnId=turn.pk)
             line.send(type="ping")
             line.until(type="pong")
-        with psycopg.connect(url) as admin:
-            listening = (
-                "SELECT count(*) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND query LIKE 'LISTEN turn_events%'"
-            )
-            assert admin.execute(listening).fetchone() == (1,)
+        assert len(listeners()) == 1
         lab.worker()
         told = [line.end(turn.pk) for line in lines]
     assert all(events == told[0] for events in told)
+
+
+def test_a_listening_connection_that_was_cut_is_made_anew(lab: Lab, live_service: Service, api) -> None:
+    turn = lab.turn()
+    with dialled(live_service, additional_headers=api("read").headers) as line:
+        line.send(type="follow", turnId=turn.pk)
+        eventually(lambda: len(listeners()) == 1)
+        cut = listeners()
+        with psycopg.connect(environment.ADMIN_URL) as admin:
+            admin.execute("SELECT pg_terminate_backend(%s)", list(cut))
+        eventually(lambda: bool(listeners() - cut))
+        lab.worker()
+        assert line.end(turn.pk)[-1]["endReason"] == "answered"
