@@ -256,20 +256,25 @@ _TABLES: dict[str, Table] = {"feedback": FEEDBACK, "cases": CASES, "proposals": 
 
 
 def _query(order: Order, what: str) -> _Query:
-    """The query of records (`record`) or of their stamps (`stamp`)."""
+    """The query of records (`record`) or of their stamps (`stamp`). Stamps of all rows need no order."""
+    is_sorted = what == "record" or order.part.limit is not None
     if isinstance(order.wanted, CallFilter):
-        return _query_of_calls(order, CALL_RECORD if what == "record" else CALL_STAMP)
+        return _query_of_calls(order, CALL_RECORD if what == "record" else CALL_STAMP, is_sorted=is_sorted)
     table = FEEDBACK_SHEET if order.as_csv else _TABLES[order.kind]
-    return _positional(table.select(getattr(table, what)), _named(order))
+    return _positional(table.select(getattr(table, what), is_sorted=is_sorted), _named(order))
 
 
-def _query_of_calls(order: Order, expression: str) -> _Query:
+def _query_of_calls(order: Order, expression: str, *, is_sorted: bool) -> _Query:
     assert isinstance(order.wanted, CallFilter)
     calls = matching(order.wanted)
     if order.part.cursor:
         calls = calls.filter(order.part.cursor.position.newer())
     what = RawSQL(expression, [])  # noqa: S611  (names of ours; what was asked comes in as parameters)
-    rows = calls.order_by("started_at", "id").annotate(what=what).values_list("started_at", "id", "what")
+    rows = (
+        calls.order_by(*(("started_at", "id") if is_sorted else ()))
+        .annotate(what=what)
+        .values_list("started_at", "id", "what")
+    )
     sql, params = rows[: order.part.rows].query.sql_with_params()
     return _Query(sql=sql, params=params)
 
@@ -323,8 +328,12 @@ def _begin_tagged(cursor: CursorWrapper, order: Order) -> bytes:
         with transaction.atomic():
             with connection.cursor() as plain:
                 plain.execute("SELECT set_config('statement_timeout', %s, true)", [f"{TAG_LIMIT_S * 1000:.0f}"])
-            cursor.execute(sql, [*stamps.params, *records.params])
-            ((*_, rows),) = cursor.fetchmany(1)
+            try:
+                cursor.execute(sql, [*stamps.params, *records.params])
+                ((*_, rows),) = cursor.fetchmany(1)
+            except OperationalError:
+                cursor.close()  # now, when it knows that there is nothing left to close
+                raise
             with connection.cursor() as plain:
                 plain.execute("SELECT set_config('statement_timeout', '0', true)")
     except OperationalError as error:

@@ -8,11 +8,13 @@ number stays one, a minus in front or not.
 import csv
 import io
 import re
+import string
 from collections.abc import Iterable, Sequence
 
 _SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"  # = + - @, full-width, small, minus sign
 _FORMULA = re.compile(rf"[\t\r\n\x00]|\s*[{re.escape(_SIGNS)}]")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?", re.ASCII)
+_HARMLESS = frozenset(string.ascii_letters + string.digits + '"{[(')  # most cells begin with one of these
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -20,9 +22,9 @@ def cell(value: str | None) -> str:
     """A value as a cell that no spreadsheet runs."""
     if not value:
         return ""
-    if _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+    if value[0] not in _HARMLESS and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
         value = f"'{value}"
-    return value.replace("\x00", "\ufffd")  # readers of CSV stop at it
+    return value.replace("\x00", "\ufffd") if "\x00" in value else value  # readers of CSV stop at it
 
 
 def sheet_row(values: Sequence[str | None]) -> str:

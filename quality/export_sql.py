@@ -229,8 +229,9 @@ class Table:
     order: str
     source: str
 
-    def select(self, what: str) -> str:
-        return f"SELECT {self.place}, {what} FROM {self.source} ORDER BY {self.order} LIMIT %(limit)s"  # noqa: S608
+    def select(self, what: str, *, is_sorted: bool = True) -> str:
+        sort = f" ORDER BY {self.order}" if is_sorted else ""
+        return f"SELECT {self.place}, {what} FROM {self.source}{sort} LIMIT %(limit)s"  # noqa: S608
 
     def count(self) -> str:
         return f"SELECT count(*) FROM (SELECT 1 FROM {self.source} LIMIT %(limit)s) counted"  # noqa: S608
