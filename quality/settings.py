@@ -8,8 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import environ
+import redis
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from engine.net.addresses import parse_networks
 from tenants.keys import parse_keks
@@ -141,8 +144,10 @@ TEMPLATES = [
 _UNSET = "postgresql://qlab_app@127.0.0.1:1/qlab"
 DATABASES = {"default": database("DATABASE_URL", _UNSET)}
 # One short-lived pool a process: under ASGI each request may run in a thread of its own, and CONN_MAX_AGE would then
-# keep a connection for each of them until PostgreSQL refuses more.
+# keep a connection for each of them until PostgreSQL refuses more. A connection is tried before it is given out: else
+# each of the pool would fail one request after a restart of PostgreSQL.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DATABASE_POOL_SIZE = read("DATABASE_POOL_SIZE", "int", default=16)
 if not 2 <= DATABASE_POOL_SIZE <= 100:
     raise ImproperlyConfigured("DATABASE_POOL_SIZE: give a number from 2 to 100.")
@@ -166,6 +171,13 @@ DATABASE_ROLES = {
 REDIS_URL = read("REDIS_URL", "str", default="")
 if REDIS_URL:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+    # It is asked while a connection to the database is held: better no answer than a late one. Tried again is only what
+    # met a connection that a restart of Redis had closed.
+    CACHES["default"]["OPTIONS"] = {
+        "socket_timeout": 2,
+        "socket_connect_timeout": 2,
+        "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+    }
 else:
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache_entries"}}
     CACHES["default"]["OPTIONS"] = {"MAX_ENTRIES": 100_000}  # Django's 300 would cull definitions that are in use

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.cache import cache
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
 from engine.tools.definitions import DefinitionsError, HttpDefinition, read_definitions
-from tenants import audit, deployment, outbound
+from tenants import audit, deployment, outbound, shared
 from tenants.endpoints import has_enabled
 from tenants.models import ApiToken, User
 from tenants.scope import current_tenant_id
@@ -43,8 +42,8 @@ class Active:
 
 def active() -> Active:
     """What is in use for the open scope's tenant."""
-    sent = cache.get(_key()) if settings.LLM_TOOLS_REPLACEABLE else None
-    if isinstance(sent, str):
+    sent = shared.read(_key()) if settings.LLM_TOOLS_REPLACEABLE else None
+    if sent is not None:
         return Active("request", _from_json(sent))
     from_file = file_definitions()
     return Active("file", from_file) if from_file else Active("none")
@@ -62,15 +61,15 @@ def replace(body: bytes, *, actor: User, token: ApiToken | None = None) -> Activ
         raise NotAvailable("There is no enabled model that could call a tool. Add one under Models.")
     text = json.dumps([definition.to_json() for definition in definitions], ensure_ascii=False)
     with transaction.atomic():
-        cache.set(_key(), text, timeout=LIFE_S)
+        _keep(text)
         _changed("tools.replaced", actor, token, len(definitions))
     return Active("request", definitions)
 
 
 def restore(*, actor: User, token: ApiToken | None = None) -> Active:
-    """Bring the file's definitions back."""
+    """Bring the file's definitions back. Raises NotAvailable."""
     with transaction.atomic():
-        cache.delete(_key())
+        _keep(None)
         _changed("tools.restored", actor, token, len(file_definitions()))
     return active()
 
@@ -106,6 +105,13 @@ def _read_file(path: str) -> tuple[HttpDefinition, ...]:
 def _from_json(text: str) -> tuple[HttpDefinition, ...]:
     items: Sequence[Mapping[str, Any]] = json.loads(text)
     return tuple(HttpDefinition.from_json(item) for item in items)
+
+
+def _keep(text: str | None) -> None:
+    try:
+        shared.write(_key(), text, LIFE_S)
+    except shared.CacheAway as error:
+        raise NotAvailable(str(error)) from error
 
 
 def _key() -> str:

@@ -6,18 +6,22 @@ the service draws another id (`manage.py new_deployment`), and what was kept is 
 
 import uuid
 
-from django.core.cache import cache
+from tenants import shared
 
 _KEY = "deployment"
 
 
 def new() -> str:
+    """Draw another id. Raises `shared.CacheAway`."""
     drawn = uuid.uuid4().hex
-    cache.set(_KEY, drawn, timeout=None)
+    shared.write(_KEY, drawn)
     return drawn
 
 
 def current() -> str:
-    """The id of this deployment; one is drawn where the cache holds none, by whoever comes first."""
-    found = cache.get(_KEY)
-    return found if isinstance(found, str) else str(cache.get_or_set(_KEY, uuid.uuid4().hex, timeout=None))
+    """The id of this deployment; one is drawn where the cache holds none, by whoever comes first. Empty where the cache
+    is away and was never read."""
+    found = shared.read(_KEY)
+    if found is None and not shared.is_away():
+        found = shared.settle(_KEY, uuid.uuid4().hex)
+    return found or ""

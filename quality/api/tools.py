@@ -171,7 +171,7 @@ class ActiveToolsView(DefinitionsInBody):
         responses={
             200: ActiveSerializer,
             400: OpenApiResponse(description="Empty, not UTF-8, no array, or a definition that cannot be used."),
-            503: OpenApiResponse(description="No enabled model could call a tool."),
+            503: OpenApiResponse(description="No enabled model could call a tool, or the shared cache is away."),
         },
     )
     @in_scope
@@ -188,11 +188,18 @@ class ActiveToolsView(DefinitionsInBody):
         except active.NotAvailable as error:
             return problem(503, "not_available", str(error))
 
-    @extend_schema(operation_id="restoreActiveTools", tags=["Tools"], responses=ActiveSerializer)
+    @extend_schema(
+        operation_id="restoreActiveTools",
+        tags=["Tools"],
+        responses={200: ActiveSerializer, 503: OpenApiResponse(description="The shared cache is away.")},
+    )
     @in_scope
-    def delete(self, request: TokenRequest) -> Response:
+    def delete(self, request: TokenRequest) -> Response | HttpResponse:
         """Bring the definitions of the operator's file back."""
-        return Response(active.restore(actor=request.user, token=request.auth).to_json())
+        try:
+            return Response(active.restore(actor=request.user, token=request.auth).to_json())
+        except active.NotAvailable as error:
+            return problem(503, "not_available", str(error))
 
 
 class KeptToolsView(DefinitionsInBody):

@@ -21,7 +21,7 @@ from engine.tools.pending import in_mode
 from quality.models import TurnRun
 from quality.turns import setup
 from quality.turns.setup import Asked, Setup, SetupRefused
-from tenants import booking, catalogue, databases, deployment, endpoints, outbound, scripts, secrets
+from tenants import booking, catalogue, databases, deployment, endpoints, outbound, scripts, secrets, shared
 from tenants.envelope import SecretInvalid
 from tenants.exchange import DeskStore
 from tenants.limits import ToolLimits, limits
@@ -178,6 +178,8 @@ def _plan(tenant_id: int) -> Plan:
         styles={style.style_id: style for style in styles},
         default_style=default_style,
     )
+    if shared.is_away():  # definitions that were sent in could not be read: the next turn looks again
+        return plan
     with _lock:
         for stale in [each for each in _plans if each[0] == tenant_id]:
             del _plans[stale]

@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
-from tenants import deployment
+from tenants import deployment, shared
 
 
 class Command(BaseCommand):
     help = "Draw a new deployment id. Called once when the service as a whole starts, not by each of its processes."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.stdout.write(f"Deployment {deployment.new()}")
+        try:
+            self.stdout.write(f"Deployment {deployment.new()}")
+        except shared.CacheAway as error:
+            raise CommandError(f"REDIS_URL: {error}") from error
