@@ -65,6 +65,7 @@ app.conf.update(
     task_time_limit=900,
     worker_max_tasks_per_child=200,
     broker_connection_retry_on_startup=True,
+    broker_channel_error_retry=True,  # a Redis that is full refuses what a worker notes of a message: no reason to end
     timezone="UTC",
     # Turns have a queue of their own: they are many, mostly wait, and run on one event loop a process (threads pool).
     task_queues=[Queue("celery"), Queue("turns")],
@@ -83,6 +84,15 @@ def refuse_unsafe_role(**_: object) -> None:
 
     refuse_unsafe_start()
     refuse_evicting_broker()
+    let_go_of_locks()
+
+
+def let_go_of_locks() -> None:
+    """A worker that is stopped in the middle of a transaction holds rows that nobody else can take up. So the database
+    ends its session when the lease on them has passed: all of a worker's transactions are short."""
+    options = settings.DATABASES["default"]["OPTIONS"]
+    limit = f"-c idle_in_transaction_session_timeout={settings.TURN_LEASE_S * 1000:.0f}"
+    options["options"] = f"{options.get('options', '')} {limit}".strip()
 
 
 def refuse_evicting_broker() -> None:

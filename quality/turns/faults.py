@@ -1,15 +1,19 @@
 """Places where a crash test kills or stops a worker: `CRASH_AT=call_begun` (or `stop:call_begun`), test builds only.
 
-Without `TEST_BUILD=1` in the environment nothing here ever happens.
+`CRASH_AT=@path` reads that from a file at each step, so that one worker meets many faults. Without `TEST_BUILD=1` in
+the environment nothing here ever happens.
 """
 
 import os
 import signal
+from pathlib import Path
 
 STEPS = (
+    "claiming",  # in the middle of the claim's transaction, with its locks in hand
     "claimed",  # the claim is committed, nothing was read yet
     "loaded",  # rows read, the model not asked yet
     "reply_came",  # the model answered, the reply is not written down
+    "writing",  # in the middle of the transaction that writes the reply down
     "reply_kept",  # the reply is written down, no call began
     "call_begun",  # calls are written down as running, none was sent
     "call_ran",  # a tool ran, its outcome is not written down
@@ -26,7 +30,8 @@ def may_strike(step: str) -> None:
     if not _wanted:
         return
     assert step in STEPS, step
-    if _wanted == step:
+    wanted = Path(_wanted[1:]).read_text() if _wanted.startswith("@") else _wanted
+    if wanted == step:
         os.kill(os.getpid(), signal.SIGKILL)
-    if _wanted == f"stop:{step}":
+    if wanted == f"stop:{step}":
         os.kill(os.getpid(), signal.SIGSTOP)

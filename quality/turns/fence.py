@@ -1,6 +1,6 @@
 """Keeps a worker that was stopped past its lease from sending what another may have sent meanwhile."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ class Fenced:
     """A tool that runs only while the turn is ours: asked at the last moment before it runs."""
 
     tool: Tool
-    is_ours: Callable[[], bool]
+    is_ours: Callable[[], Awaitable[bool]]
 
     @property
     def name(self) -> str:
@@ -44,6 +44,6 @@ class Fenced:
 
     async def _execute(self, arguments: Arguments, context: ToolContext) -> ToolOutcome:
         assert self.tool.execute is not None
-        if not self.is_ours():  # the outcome is never written: the same loss refuses it
+        if not await self.is_ours():  # the outcome is never written: the same loss refuses it
             return told_in_json("another worker has this turn now", context, error="lease_lost")
         return await self.tool.execute(arguments, context)

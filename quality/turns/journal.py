@@ -19,6 +19,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 
 from quality.turns.claim import Claim
 from quality.turns.events import insert
+from quality.turns.faults import may_strike
 from quality.turns.rows import ORDER, Statement
 from tenants.scope import tenant_scope
 
@@ -154,6 +155,7 @@ def _write(tenant_id: int, batch: Sequence[Entry]) -> set[UUID]:
             ],
         )
         last_seqs: dict[UUID, int] = dict(cursor.fetchall())
+        may_strike("writing")
         held = [entry for entry in batch if entry.claim.token in last_seqs]
         for sql in ORDER:
             rows = [row for entry in held for statement, row in entry.statements if statement is sql]

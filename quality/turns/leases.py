@@ -11,19 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from django.conf import settings
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 
 from quality.ingest.jsontext import dump
 from quality.turns.claim import Claim
 from quality.turns.endings import WORKER_LOST, end_lost_turn
 from quality.turns.events import insert
+from quality.turns.faults import may_strike
 from tenants.scope import tenant_scope
 
 MAX_ATTEMPTS = 3
 HERE = f"{socket.gethostname()}:{os.getpid()}"
 
 _LOCK = 1_953_853_044  # of claims, beside the tenant's id
+_LOCK_WAIT = "1s"  # a process that was stopped with the lock in hand must not stop the others
 _FREE = "(r.state = 'queued' OR (r.state = 'running' AND r.lease_until < now()))"
 
 
@@ -46,6 +49,10 @@ def overdue(older_than_s: float) -> list[tuple[int, int]]:
             [older_than_s],
         )
         return [(tenant_id, turn_id) for tenant_id, turn_id in cursor.fetchall()]
+
+
+class TenantBusy(Exception):
+    """Another process is claiming turns of this tenant, and does not come to an end."""
 
 
 _CLAIM = f"""
@@ -72,10 +79,22 @@ RETURNING r.turn_id, r.lease_token, r.attempt, r.last_seq
 
 def claim_turns(tenant_id: int, limit: int) -> list[Claim]:
     """Claim up to `limit` turns of a tenant, oldest first, within the tenant's cap; turns that are lost for the third
-    time are ended instead. A turn waits for the earlier ones of its conversation."""
+    time are ended instead. A turn waits for the earlier ones of its conversation. Raises TenantBusy."""
+    try:
+        return _claim_turns(tenant_id, limit)
+    except OperationalError as error:
+        if isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
+            raise TenantBusy from error
+        raise
+
+
+def _claim_turns(tenant_id: int, limit: int) -> list[Claim]:
     with tenant_scope(tenant_id), connection.cursor() as cursor:
         # One claim of a tenant at a time: else two processes would each see room for the last turn below the cap.
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, tenant_id % 2**31])
+        cursor.execute(
+            "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s, %s)",
+            [_LOCK_WAIT, _LOCK, tenant_id % 2**31],
+        )
         _give_up(cursor, tenant_id)
         cursor.execute(
             _CLAIM,
@@ -89,6 +108,8 @@ def claim_turns(tenant_id: int, limit: int) -> list[Claim]:
             },
         )
         claimed = cursor.fetchall()
+        if claimed:
+            may_strike("claiming")
         claims = [Claim(tenant_id, turn_id, token, attempt) for turn_id, token, attempt, _ in claimed]
         if claims:
             _tell(tenant_id, claimed)

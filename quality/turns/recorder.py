@@ -92,9 +92,17 @@ class RowRecorder:
         await self._journal.write(Entry(self._claim, statements, [*self._taken(), *last]))
         self._held_until = began + settings.TURN_LEASE_S
 
-    def is_ours(self) -> bool:
-        """As far as this machine's clock can tell: each write renews the lease."""
-        return time.monotonic() < self._held_until
+    async def is_ours(self) -> bool:
+        """Each write renews the lease. Where it has passed by this machine's clock, another may have the turn, or
+        nobody came for it: a write tells."""
+        if time.monotonic() < self._held_until:
+            return True
+        try:
+            await self.write()
+        except LeaseLost:
+            self._lost()
+            return False
+        return True
 
     def _taken(self) -> list[str]:
         if self._timer is not None:

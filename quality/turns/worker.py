@@ -123,9 +123,14 @@ class Worker:
             share = max(1, free // len(tenants))
             still = []
             for tenant_id in tenants[:free]:
-                claims = await self._loop.run_in_executor(
-                    self._pull_thread, _closing, leases.claim_turns, tenant_id, share
-                )
+                try:
+                    claims = await self._loop.run_in_executor(
+                        self._pull_thread, _closing, leases.claim_turns, tenant_id, share
+                    )
+                except leases.TenantBusy:
+                    self._hinted.add(tenant_id)
+                    self._loop.call_later(RETRY_S, self._awake.set)
+                    continue
                 for claim in claims:
                     if self._is_stopping:  # told so while we claimed
                         await self._in_thread(leases.release, claim)
