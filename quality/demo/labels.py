@@ -10,6 +10,8 @@ from quality.demo.scene import Scene, Verdict
 REVIEWERS = 2
 SHARES = ((21, 0.72), (14, 0.52), (7, 0.32), (2, 0.15), (0, 0.02))  # of calls at least so many days old
 SECOND_OPINION = 0.18
+CORRECTED = 0.9  # of the labels that take a correction
+DELAYS_H = (1, 5, 20, 30, 52, 75)  # from a call to its label
 DISAGREEMENT = 0.16
 OTHERWISE = {
     "good_reply": ("other", "Works, but the reply could say less."),
@@ -22,15 +24,20 @@ OTHERWISE = {
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One label of one reviewer (0 or 1) on an item of a scene."""
+    """One label of one reviewer (0 or 1) on an item of a scene, and when it was given."""
 
     scene: Scene
     verdict: Verdict
     reviewer: int
+    at: dt.datetime
 
 
 def given(scenes: Sequence[Scene], now: dt.datetime, seed: int) -> Iterator[Given]:
-    """Labels in the order in which they were given: oldest call first."""
+    """Labels in the order in which they were given."""
+    return iter(sorted(_given(scenes, now, seed), key=lambda given: given.at))
+
+
+def _given(scenes: Sequence[Scene], now: dt.datetime, seed: int) -> Iterator[Given]:
     rng = random.Random(f"labels:{seed}")  # noqa: S311 - no secret hangs on it
     for scene in sorted(scenes, key=lambda scene: scene.started_at):
         age = (now - scene.started_at).days
@@ -39,9 +46,13 @@ def given(scenes: Sequence[Scene], now: dt.datetime, seed: int) -> Iterator[Give
             if rng.random() >= share:
                 continue
             first = rng.randrange(REVIEWERS)
-            yield Given(scene, verdict, first)
+            at = scene.started_at + dt.timedelta(hours=rng.choice(DELAYS_H), minutes=rng.random() * 59)
+            at = min(at, now - dt.timedelta(minutes=1 + rng.random() * 50))
+            said = verdict if rng.random() < CORRECTED else replace(verdict, correction=None)
+            yield Given(scene, said, first, at)
             if rng.random() < SECOND_OPINION:
-                yield Given(scene, _second(rng, verdict), 1 - first)
+                later = at + (now - at) * rng.random() * 0.2
+                yield Given(scene, _second(rng, said), 1 - first, later)
 
 
 def _second(rng: random.Random, verdict: Verdict) -> Verdict:

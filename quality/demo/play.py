@@ -103,9 +103,17 @@ class Play:
 
     def judge(self, label: str, note: str = "", want: Want | None = None, index: int | None = 0) -> None:
         """The verdict on the newest call (`index` None: on the reply that made none)."""
-        correction = None if want is None else {"tool": want.tool, "args": want.args}
         cycle = len(self.cycles) - 1 if index is not None else len(self.cycles)
+        correction = None if want is None else self._correction(label, want, cycle, index)
         self.verdicts.append(Verdict(label, note, cycle, index, correction))
+
+    def _correction(self, label: str, want: Want, cycle: int, index: int | None) -> dict[str, Any]:
+        if label == "bad_args":
+            return {"arguments": want.args}
+        named: dict[str, Any] = {"tool": want.tool, "arguments": want.args}
+        if label == "missing_tool":
+            named["position"] = {"cycle": cycle, "index": 0 if index is None else index + 1}
+        return named
 
     def answer(self, intent: str | None = None, slots: dict[str, str] | None = None) -> None:
         intent = intent or self.task.intent

@@ -239,7 +239,10 @@ def _verdicts(
         if repeated:
             yield Verdict("other", "The same call again after its result.", cycle, index)
         elif row["expected_tool"] not in (call.tool, None):
-            yield Verdict("wrong_tool", f"Should be {row['expected_tool']}.", cycle, index)
+            offered = {tool["function"]["name"] for tool in row["request"].get("tools") or []}
+            right: dict[str, Any] = {"tool": row["expected_tool"]}
+            correction = right if right["tool"] in offered else {**right, "offered": False}
+            yield Verdict("wrong_tool", f"Should be {row['expected_tool']}.", cycle, index, correction)
         elif score and score[0] and not score[2]:
             yield Verdict("bad_args", "", cycle, index)
         elif answer and "label" in answer:

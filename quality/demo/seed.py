@@ -10,8 +10,10 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from quality.demo import generator, labels, real
+from quality.demo.guidelines import GUIDELINES
 from quality.demo.records import turn_record
 from quality.demo.scene import Scene, Verdict
+from quality.improve import guidelines
 from quality.ingest.items import Parsed
 from quality.ingest.jsontext import dump
 from quality.ingest.store import BatchReport, store
@@ -186,7 +188,14 @@ def _label(plan: Plan, scenes: Sequence[Scene], now: dt.datetime) -> int:
     turns = dict(Turn.objects.values_list("external_id", "pk"))
     calls = dict(ToolCall.objects.values_list("external_id", "pk"))
     num_labels = 0
+    versions = (
+        [] if guidelines.newest_number() else [(now - dt.timedelta(days=days), text) for days, text in GUIDELINES]
+    )
+    admin = User.objects.get(email=next(email for email, _, role in plan.people if role == Role.ADMIN))
     for given in labels.given(scenes, now, plan.seed):
+        while versions and versions[0][0] <= given.at:
+            at, text = versions.pop(0)
+            guidelines.write(text=text, by=admin, at=at)
         verdict = given.verdict
         record_label(
             item=_item(given.scene, verdict, turns, calls),
@@ -194,6 +203,7 @@ def _label(plan: Plan, scenes: Sequence[Scene], now: dt.datetime) -> int:
             label=verdict.label,
             note=verdict.note,
             correction=None if verdict.correction is None else dump(verdict.correction),
+            at=given.at,
         )
         num_labels += 1
     return num_labels

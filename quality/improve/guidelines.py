@@ -3,11 +3,13 @@
 All functions need an open tenant scope.
 """
 
+import datetime as dt
 from typing import NoReturn
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Max
+from django.utils import timezone
 
 from quality.ingest.jsontext import storable
 from quality.models import GuidelineVersion
@@ -42,12 +44,17 @@ def versions() -> list[GuidelineVersion]:
 
 @transaction.atomic
 def write(
-    *, text: str, by: User, seen_number: int | None = None, token: ApiToken | None = None
+    *,
+    text: str,
+    by: User,
+    seen_number: int | None = None,
+    token: ApiToken | None = None,
+    at: dt.datetime | None = None,
 ) -> tuple[GuidelineVersion, bool]:
     """Make a text the newest version; the version, and whether it is new: the same text again is not.
 
-    `seen_number` is the version that its author had before him, 0 for none; without it nothing is compared. Raises
-    ValidationError and StaleGuidelines.
+    `seen_number` is the version that its author had before him, 0 for none; without it nothing is compared. `at` is for
+    guidelines that held elsewhere before they are stored here. Raises ValidationError and StaleGuidelines.
     """
     text = text.replace("\r\n", "\n").strip()
     _check(text)
@@ -58,7 +65,9 @@ def write(
         raise StaleGuidelines(last)
     try:
         with transaction.atomic():
-            made = GuidelineVersion.objects.create(number=last.number + 1 if last else 1, text=text, by=by)
+            made = GuidelineVersion.objects.create(
+                number=last.number + 1 if last else 1, text=text, by=by, at=at or timezone.now()
+            )
     except IntegrityError:  # another version came in at the same time
         raise StaleGuidelines(newest()) from None
     audit.record(

@@ -116,8 +116,10 @@ def test_corrections_are_calls_that_the_tools_take(scenes: list[Scene]) -> None:
     for scene in scenes:
         schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in json.loads(scene.tools)}
         for verdict in scene.verdicts:
-            if verdict.correction:
-                jsonschema.validate(verdict.correction["args"], schemas[verdict.correction["tool"]])
+            if verdict.correction and "arguments" in verdict.correction:
+                called = scene.cycles[verdict.cycle].calls[verdict.index].tool if verdict.index is not None else ""
+                tool = verdict.correction.get("tool", called)
+                jsonschema.validate(verdict.correction["arguments"], schemas[tool])
 
 
 def test_every_language_of_the_phrases_is_spoken(scenes: list[Scene]) -> None:

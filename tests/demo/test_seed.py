@@ -86,7 +86,14 @@ def test_labels_came_as_events_and_enough_is_left_to_do() -> None:
         assert set(events.values_list("reviewer__email", flat=True)) == {seed.FIRST[0], seed.SECOND[0]}
         assert len(set(events.values_list("label", flat=True))) == 5
         assert events.exclude(note="").exists()
-        assert events.exclude(correction=None).exists()
+        corrected = Feedback.objects.exclude(correction=None)
+        assert set(corrected.values_list("label", flat=True)) == {"wrong_tool", "missing_tool", "bad_args"}
+        assert corrected.count() > 20
+        assert all(feedback.faults for feedback in corrected)
+        assert set(Feedback.objects.values_list("guideline_version", flat=True)) == {1, 2}
+        days = {at.date() for at in events.values_list("created_at", flat=True)}
+        assert len(days) > 14  # as they were given, not as they were stored
+        assert max(events.values_list("created_at", flat=True)) < timezone.now()
         for feedback in Feedback.objects.all():
             item = item_of_call(feedback.call_id) if feedback.call_id else item_of_turn(feedback.turn_id)
             assert Review.objects.get(**item.key).version > 0

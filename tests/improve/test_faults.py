@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quality.improve.faults import MAX_FAULT_CHARS, MAX_FAULTS, describe_fault, faults_of, spoken
@@ -132,6 +132,7 @@ JSON = st.recursive(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # building values takes its time on a busy machine
 @given(label=st.sampled_from(["bad_args", "wrong_tool", "missing_tool"]), actual=JSON, correction=JSON, corrected=JSON)
 def test_whatever_was_said_there_is_an_answer(label: str, actual: Any, correction: Any, corrected: Any) -> None:
     text = json.dumps(actual)
