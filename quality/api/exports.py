@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from django.http import HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.renderers import BaseRenderer
@@ -90,6 +90,13 @@ class ExportView(TenantView):
     renderer_classes: tuple[type[BaseRenderer], ...] = (NDJSONRenderer, JSONRenderer)
     form_class: ClassVar[type[ExportForm]]
     as_csv = False
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = super().dispatch(request, *args, **kwargs)
+        # The view is part of a cycle of REST framework's. Nothing in it may hold the answer: one that is given to
+        # nobody, since the client has gone, ends at once then.
+        del self.response
+        return response
 
     def send(self, request: TokenRequest) -> HttpResponseBase:
         """What the query string asks for, or 304 where the client has it."""

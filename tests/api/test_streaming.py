@@ -21,6 +21,7 @@ from tests.service import Service
 
 FEEDBACK = "/api/admin/quality/tool-call-feedback/export.jsonl"
 CALLS = "/api/admin/quality/tool-calls/export.jsonl"
+SHEET = "/api/admin/quality/tool-call-feedback/export.csv"
 ROWS = 10_000
 MIB = 1024 * 1024
 
@@ -81,7 +82,7 @@ def check_complete(body: bytes) -> None:
     assert trailer["sha256"] == hashlib.sha256(head + b"\n").hexdigest()
 
 
-@pytest.mark.parametrize("path", [FEEDBACK, CALLS])
+@pytest.mark.parametrize("path", [FEEDBACK, CALLS, SHEET])
 def test_a_large_export_takes_no_more_memory_than_a_small_one(service: Service, reader: Api, path: str) -> None:
     read(service, reader, path + "?limit=500")
     before = peak = service.memory_bytes()
@@ -93,7 +94,10 @@ def test_a_large_export_takes_no_more_memory_than_a_small_one(service: Service, 
                 peak = max(peak, service.memory_bytes())
     whole = b"".join(body)
     assert len(whole) > 30 * MIB
-    check_complete(whole)
+    if path == SHEET:
+        assert whole.count(b"\r\n") == ROWS + 1
+    else:
+        check_complete(whole)
     assert peak - before < 12 * MIB, f"{(peak - before) / MIB:.1f} MiB more"
 
 
@@ -109,14 +113,27 @@ def test_a_slow_reader_holds_the_export_back(service: Service, reader: Api) -> N
         check_complete(body + b"".join(pieces))
 
 
-def test_a_client_that_goes_away_ends_the_work(service: Service, reader: Api) -> None:
-    head = f"GET {FEEDBACK} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {reader.text}\r\n\r\n"
+@pytest.mark.parametrize("path", [FEEDBACK, SHEET])
+def test_a_client_that_goes_away_ends_the_work(service: Service, reader: Api, path: str) -> None:
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {reader.text}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", service.port), timeout=30) as raw:
         raw.sendall(head.encode())
         assert raw.recv(4096).startswith(b"HTTP/1.1 200")
         seconds_until(lambda: open_transactions() == 1, 5)
     seconds_until(lambda: open_transactions() == 0, 5)
     assert read(service, reader, "/api/admin/quality/tool-calls").status_code == 200
+
+
+def test_a_client_that_goes_away_before_the_first_row_ends_the_query(live_service: Service, reader: Api) -> None:
+    """Its query waits for a lock here; under WSGI nobody hears of a client that has gone before something is sent."""
+    url = psycopg.conninfo.make_conninfo(environment.ADMIN_URL, dbname=environment.DATABASE)
+    head = f"GET {FEEDBACK} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {reader.text}\r\n\r\n"
+    with psycopg.connect(url) as admin:
+        admin.execute("LOCK TABLE agent_tool_call_feedback IN ACCESS EXCLUSIVE MODE")
+        with socket.create_connection(("127.0.0.1", live_service.port), timeout=30) as raw:
+            raw.sendall(head.encode())
+            seconds_until(lambda: open_transactions() == 1, 30)
+        seconds_until(lambda: open_transactions() == 0, 5)
 
 
 def test_other_requests_are_served_during_an_export(service: Service, reader: Api) -> None:
