@@ -72,7 +72,7 @@ def run(request: TenantRequest) -> HttpResponse:
     if request.method == "POST":
         return _send(request)
     if name := request.GET.get("conversation", ""):
-        newest = Turn.objects.filter(source=SOURCE, conversation_id=name).order_by("-pk").first()
+        newest = _newest(name)
         if newest is None:
             raise Http404("There is no turn of ours in this conversation.")
         return redirect("run-turn", slug=request.tenant.slug, pk=newest.pk)
@@ -83,13 +83,13 @@ def run(request: TenantRequest) -> HttpResponse:
 @tenant_view(Role.OPERATOR)
 def run_turn(request: TenantRequest, pk: int) -> HttpResponse:
     """The conversation of a turn, its newest turn live."""
-    asked = TurnRun.objects.select_related("turn").filter(turn=pk).first()
+    payload = ("turn__messages", "turn__system", "turn__history")
+    asked = TurnRun.objects.select_related("turn").defer(*payload).filter(turn=pk).first()
     if asked is None:
         raise Http404("We do not run such a turn.")
     newest = asked.turn
     if asked.conversation_id:
-        ours = Turn.objects.filter(source=SOURCE, conversation_id=asked.conversation_id)
-        newest = ours.order_by("-pk").first() or newest
+        newest = _newest(asked.conversation_id) or newest
     text = ""
     if "again" in request.GET:
         again = read_conversation(turn_without_payload(pk).messages_start)  # type: ignore[attr-defined]
@@ -102,6 +102,12 @@ def run_turn(request: TenantRequest, pk: int) -> HttpResponse:
         contact=asked.turn.contact_id,
     )
     return _page(request, form, newest=newest)
+
+
+def _newest(conversation: str) -> Turn | None:
+    """The newest turn of a conversation of ours, without its payload."""
+    turns = Turn.objects.filter(source=SOURCE, conversation_id=conversation)
+    return turns.order_by("-pk").only("conversation_id", "state").first()
 
 
 def _blank(conversation: str, **values: str) -> RunForm:
@@ -129,7 +135,7 @@ def _send(request: TenantRequest) -> HttpResponse:
         except ValidationError as error:
             form.add_error(None, error if not hasattr(error, "error_dict") else " ".join(error.messages))
     name = str(form.data.get("conversation", ""))[:200]
-    newest = Turn.objects.filter(source=SOURCE, conversation_id=name).order_by("-pk").first() if name else None
+    newest = _newest(name) if name else None
     return _page(request, form, newest=newest, status=422)
 
 

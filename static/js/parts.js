@@ -37,7 +37,7 @@ window.parts = (() => {
       setInterval(async () => {
         if (document.hidden) return;
         const fresh = await fetched(piece).catch(() => null);
-        if (fresh) merge(piece, fresh, (mine) => mine.matches("[data-card]:has(details[open] form), [data-card]:has(:checked)") && !!mine.querySelector("[data-acts]"));
+        if (fresh) merge(piece, fresh, (mine) => mine.matches("[data-card]:has(details[open] form, .choose :checked)"));
       }, 1000 * piece.dataset.every);
     }
   });

@@ -202,6 +202,41 @@ def test_several_pending_calls_are_approved_at_once_by_keyboard(desk, member, ho
     ada.check()
 
 
+def test_the_turns_own_page_is_live_and_leads_to_its_judgement(desk, member, house):
+    house.model("one_call,plain_text")
+    house.tool()
+    turn = house.turn()
+    ada, bob = desk(member()), desk(member("viewer"))
+    watched = bob.open(f"/t/acme/turns/{turn.pk}/")
+    page = ada.open(f"/t/acme/turns/{turn.pk}/")
+    expect(page.locator("[data-card]")).to_be_visible(timeout=PATIENCE_MS)
+    expect(watched.locator(".turn-call")).to_contain_text("Waits for a decision", timeout=PATIENCE_MS)
+    ada.press("a")
+    for one in (page, watched):
+        expect(one.locator("#judgement")).to_be_visible(timeout=PATIENCE_MS)
+        expect(one.get_by_text("Decided by people")).to_be_visible()
+    ada.press("b")
+    expect(page.locator("[data-row]")).to_have_count(1)
+    ada.press("j", "Enter")
+    expect(page).to_have_url(re.compile(f"/turns/{turn.pk}/$"))
+    ada.check()
+    bob.check()
+
+
+def test_a_waiting_call_that_another_decides_on_goes_from_the_page(desk, member, house):
+    house.model("one_call,plain_text")
+    house.tool()
+    turns = [house.turn(conversation_id=str(number)) for number in range(2)]
+    ada = desk(member())
+    page = ada.open("/t/acme/pending/")
+    expect(page.locator("[data-card]")).to_have_count(2, timeout=PATIENCE_MS)
+    with tenant_scope(house.tenant):
+        call = ToolCall.objects.get(turn=turns[0])
+        decide(call.turn_id, [Verdict(call.pk, "decline")], by=member().user)
+    expect(page.locator("[data-card]")).to_have_count(1, timeout=PATIENCE_MS)
+    ada.check()
+
+
 def test_what_the_model_writes_is_inert_while_it_comes_and_after(desk, member, house):
     bodies = [row["raw"] for row in load("hostile_json.jsonl") if row["at"] in ("message", "result") and "raw" in row]
     if not bodies:

@@ -39,7 +39,7 @@ def test_a_card_has_all_that_it_takes_to_decide(browse, inside, member):
         waiting_call(turn, tool_name="other_tool", args="{}")
     text = browse("operator").get(PAGE).text
     for words in ("Is it warm in Rome?", "I look it up.", "Current weather of a city.", "not of type",
-                  "not in the schema", "API: Ada, token shop", "friendly", "changes something", 
+                  "not in the schema", "API: Ada, token shop", "friendly", "changes something",
                   "other_tool"):  # fmt: skip
         assert words in text, words
 
