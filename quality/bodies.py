@@ -20,7 +20,7 @@ type Send = Callable[[dict[str, Any]], Awaitable[None]]
 type App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 _FRAME = 1024 * 1024  # what a form adds around a file
-_UPLOAD = re.compile(r"/t/[^/]+/imports/upload/")
+_UPLOAD = re.compile(r"/t/[^/]+/(?:imports/upload|cases/import)/")
 _INGEST = ("/api/ingest/",)
 
 

@@ -18,6 +18,7 @@ SUBJECTS: dict[str, str] = {
     "guidelines": "Guidelines",
     "proposal": "Proposals",
     "case": "Cases",
+    "cases": "Imports of cases",
     "coach": "Coach",
     "export": "Exports",
     "import": "Imports",

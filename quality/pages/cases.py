@@ -7,6 +7,7 @@ import msgspec
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,13 +17,15 @@ from quality import calls
 from quality.calls import BadCursor
 from quality.filters import LabelsField, QueryForm
 from quality.improve import cases
-from quality.improve.cases import CaseConflict, CaseFilter, Draft, NoSuchCase
+from quality.improve.case_import import MAX_TOTAL_BYTES, ImportRefused
+from quality.improve.cases import CaseConflict, CaseFilter, Draft, ImportReport, NoSuchCase
 from quality.improve.proposals import ProposalConflict
 from quality.models import Case, CaseStatus, Feedback, Label, Proposal
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.diff import diff
 from quality.pages.expectation_editor import Editor
 from quality.pages.render import render_page
+from quality.pages.uploads import too_large
 from quality.review import jsonview
 from quality.review.conversation import read_conversation
 from quality.review.offered import offered_tools
@@ -111,6 +114,31 @@ def _chips(query: QueryDict) -> list[dict[str, str]]:
                 {"word": word, "value": str(words.get(name, {}).get(value, value)), "without": rest.urlencode()}
             )
     return found
+
+
+@require_http_methods(["GET", "POST"])
+@tenant_view(Role.OPERATOR)
+def case_import(request: TenantRequest) -> HttpResponse:
+    """Take in an export of cases, and say what became of each line that was not simply stored."""
+    report: ImportReport | None = None
+    faults: list[str] = []
+    if request.method == "POST":
+        report, faults = _imported(request)
+    context = {"report": report, "faults": faults, "max_bytes": MAX_TOTAL_BYTES}
+    return render(cast(HttpRequest, request), "quality/case_import.html", context, status=400 if faults else 200)
+
+
+def _imported(request: TenantRequest) -> tuple[ImportReport | None, list[str]]:
+    upload: UploadedFile | None = request.FILES.get("file")
+    if too_large(request) or (upload and (upload.size or 0) > MAX_TOTAL_BYTES):
+        return None, [f"The file is larger than {MAX_TOTAL_BYTES // 1024**2} MiB. Export the cases in parts."]
+    if upload is None:
+        return None, ["Choose a file: an export of cases, as JSON lines."]
+    try:
+        return cases.import_cases(upload, by=request.user), []
+    except ImportRefused as refused:
+        fault = refused.fault
+        return None, [f"Line {fault.line}: {fault.message} Nothing of the file was taken."]
 
 
 # Making one

@@ -6,8 +6,12 @@ from django.conf import settings
 from django.core.files.uploadhandler import SkipFile, TemporaryFileUploadHandler
 from django.http import HttpRequest
 
-# The pages that take files: traces, and definitions of tools.
-LIMITS = {"import-upload": "IMPORT_MAX_BYTES", "tools-import": "DATA_UPLOAD_MAX_MEMORY_SIZE"}
+# The pages that take files: traces, cases, and definitions of tools.
+LIMITS = {
+    "import-upload": "IMPORT_MAX_BYTES",
+    "case-import": "IMPORT_MAX_BYTES",
+    "tools-import": "DATA_UPLOAD_MAX_MEMORY_SIZE",
+}
 
 
 class ImportUploadHandler(TemporaryFileUploadHandler):

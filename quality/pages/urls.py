@@ -3,7 +3,20 @@
 from django.urls import path
 
 from quality.export import FILE_NAMES
-from quality.pages import calls, cases, coach, exports, guidelines, imports, overview, pending, proposals, review, run, turns
+from quality.pages import (
+    calls,
+    cases,
+    coach,
+    exports,
+    guidelines,
+    imports,
+    overview,
+    pending,
+    proposals,
+    review,
+    run,
+    turns,
+)
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -67,6 +80,7 @@ urlpatterns = [
     path("proposals/<int:pk>/reopen/", proposals.proposal_reopen, name="proposal-reopen"),
     path("cases/", cases.case_list, name="case-list"),
     path("cases/new/", cases.case_new, name="case-new"),
+    path("cases/import/", cases.case_import, name="case-import"),
     path("cases/REG-<int:number>/", cases.case_detail, name="case-detail"),
     path("cases/REG-<int:number>/edit/", cases.case_edit, name="case-edit"),
     *[

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
+from quality.improve.case_record import record_of
 from quality.models import Case, Proposal
 from tenants.models import Role
 from tenants.scope import tenant_scope
@@ -238,3 +240,36 @@ def test_what_is_not_there_is_not_found(tenant, browse):
     client = browse()
     for path in (address("case-detail", 7), f"{address('case-new')}?feedback=9", f"{address('case-new')}?feedback=x"):
         assert client.get(path).status_code == 404
+
+
+def exported(tenant) -> bytes:
+    with tenant_scope(tenant):
+        return "".join(f"{record_of(case)}\n" for case in Case.objects.order_by("number")).encode()
+
+
+def upload(client, content: bytes, slug="acme"):
+    file = SimpleUploadedFile("cases.jsonl", content, "application/x-ndjson")
+    return client.post(reverse("case-import", args=[slug]), {"file": file})
+
+
+def test_an_export_is_taken_in_again_by_file(tenant, other_tenant, browse, member, case):
+    content = exported(tenant)
+    client = Client()
+    client.force_login(member(Role.OPERATOR, tenant=other_tenant).user)
+    page = " ".join(upload(client, content, "globex").content.decode().split())
+    assert "<dt>New</dt> <dd > 1 </dd>" in page or "<dd> 1 </dd>" in page
+    assert exported(other_tenant) == content
+    again = " ".join(upload(browse(), content).content.decode().split())
+    assert "<dt>Unchanged</dt> <dd> 1 </dd>" in again
+
+
+def test_a_bad_line_is_told_with_line_field_and_reason(browse, tenant, case):
+    line = exported(tenant).replace(b'"REG-1"', b'"REG-9"').replace(b'"mode": "first"', b'"mode": "frist"')
+    page = upload(browse(), line + b"nonsense\n").content.decode()
+    assert "frist" in page
+    assert '<td class="num">2</td>' in page
+
+
+def test_a_file_is_needed_and_viewers_may_not(browse, tenant):
+    assert "Choose a file" in browse().post(address("case-import"), {}).content.decode()
+    assert upload(browse(Role.VIEWER), b"").status_code == 403
