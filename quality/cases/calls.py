@@ -14,7 +14,7 @@ from quality.cases.expectation import Calls, Mode, Step
 from quality.cases.findings import Finding
 from quality.cases.fitting import Sitting
 from quality.cases.matchers import Miss
-from quality.cases.pairing import covering
+from quality.cases.pairing import Covering
 from quality.cases.sample import Reason
 
 MAX_SCENARIOS: Final = 512
@@ -179,46 +179,36 @@ class _Attempt:
     can_mend: bool = False
     too_often: list[tuple[Step, int]] = field(default_factory=list)
 
-
-@dataclass(frozen=True, slots=True)
-class _Slots:
-    """Steps as often as they may be called: `needed` says which of them have to be."""
-
-    steps: tuple[Step, ...]
-    needed: tuple[bool, ...]
-    edges: tuple[tuple[int, ...], ...]
+    def keep(self, in_order: Pairs | None) -> None:
+        """The pairs of a walk; without one the mode is not met, and the pairs without order tell why."""
+        self.holds = in_order is not None
+        self.pairs = self.pairs if in_order is None else in_order
 
 
 def _attempt(mode: Mode, scenario: _Scenario, sitting: Sitting) -> _Attempt:
-    calls = range(len(sitting.readings))
-    slots = _slots(mode, scenario.active, calls, scenario, sitting)
-    partners = covering(slots.edges, len(calls), slots.needed)
-    attempt = _Attempt(scenario, _pairs(slots, partners))
-    complete = all(partner is not None for partner, needed in zip(partners, slots.needed, strict=True) if needed)
-    all_calls = len(attempt.pairs) == len(calls)
+    num_calls = len(sitting.readings)
+    met, pairs = _pair(mode, scenario.active, range(num_calls), scenario, sitting)
+    all_calls = len(pairs) == num_calls
+    attempt = _Attempt(scenario, pairs)
     attempt.can_mend = mode not in _CLOSED or (all_calls and mode is not Mode.ONLY)
     if mode not in _CLOSED:
-        attempt.too_often = _too_often(scenario, calls, sitting)
-    attempt.holds = complete and (all_calls or mode not in _CLOSED) and not attempt.too_often
+        attempt.too_often = _too_often(scenario, range(num_calls), sitting)
+    attempt.holds = met and (all_calls or mode not in _CLOSED) and not attempt.too_often
     if mode is Mode.EXACT:
         walk = _Walk(scenario, sitting)
-        pairs = walk.exactly()
+        attempt.keep(walk.exactly())
         attempt.can_mend = walk.may_go_on
-        attempt.holds, attempt.pairs = pairs is not None, attempt.pairs if pairs is None else pairs
     elif mode is Mode.IN_ORDER and attempt.holds:
-        pairs = _Walk(scenario, sitting).among_others()
-        attempt.holds, attempt.pairs = pairs is not None, attempt.pairs if pairs is None else pairs
+        attempt.keep(_Walk(scenario, sitting).among_others())
     return attempt
 
 
-def _slots(mode: Mode, steps: Sequence[Step], calls: Sequence[int], scenario: _Scenario, sitting: Sitting) -> _Slots:
-    """The calls are counted from 0 within `calls`."""
-    rows: list[tuple[Step, bool, tuple[int, ...]]] = []
-    for step in steps:
-        fitting = tuple(place for place, call in enumerate(calls) if scenario.allows(step, call, sitting))
-        least, most = bounds(mode, step, len(calls))
-        rows += [(step, place < least, fitting) for place in range(max(least, min(most, len(fitting))))]
-    return _Slots(tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows))
+def _pair(mode: Mode, steps: Sequence[Step], calls: range, scenario: _Scenario, sitting: Sitting) -> tuple[bool, Pairs]:
+    """As many steps and calls as can be; and whether each step has the calls that it needs."""
+    edges = [[place for place, call in enumerate(calls) if scenario.allows(step, call, sitting)] for step in steps]
+    counts = [bounds(mode, step, len(calls)) for step in steps]
+    found = Covering(edges, len(calls), [least for least, _ in counts], [most for _, most in counts])
+    return found.is_met, tuple((steps[left], calls[right]) for left, right in found.pairs)
 
 
 def bounds(mode: Mode, step: Step, num_calls: int) -> tuple[int, int]:
@@ -227,10 +217,6 @@ def bounds(mode: Mode, step: Step, num_calls: int) -> tuple[int, int]:
         return (0, num_calls) if mode is Mode.ONLY else (1, 1)
     least = 0 if mode is Mode.ONLY else min(step.count.least, num_calls + 1)
     return least, num_calls if step.count.most is None else step.count.most
-
-
-def _pairs(slots: _Slots, partners: Sequence[int | None]) -> Pairs:
-    return tuple((step, call) for step, call in zip(slots.steps, partners, strict=True) if call is not None)
 
 
 def _too_often(scenario: _Scenario, calls: Sequence[int], sitting: Sitting) -> list[tuple[Step, int]]:
@@ -252,57 +238,71 @@ class _Walk:
         self.scenario = scenario
         self.sitting = sitting
         self.num_calls = len(sitting.readings)
-        by_group = groupby(scenario.active, key=_block_of)
-        self.blocks = [list(block) for _, block in by_group]
+        self.blocks = [list(block) for _, block in groupby(scenario.active, key=_block_of)]
         self.may_go_on = False
 
     def exactly(self) -> Pairs | None:
         """Each call is a step, each step a call; None where that cannot be."""
-        reached: dict[int, Pairs] = {0: ()}
+        came_from: list[dict[int, int]] = [{0: 0}]  # for each block: where it can end, and where it then begins
         for block in self.blocks:
-            self.may_go_on |= self.num_calls in reached
-            following: dict[int, Pairs] = {}
-            for place, pairs in reached.items():
-                for end, added in self._take(block, place):
-                    following.setdefault(end, pairs + added)
-            reached = following
-        return reached.get(self.num_calls)
+            self.may_go_on |= self.num_calls in came_from[-1]
+            ends: dict[int, int] = {}
+            for start in came_from[-1]:
+                for end in self._ends(block, start):
+                    ends.setdefault(end, start)
+            came_from.append(ends)
+        if self.num_calls not in came_from[-1]:
+            return None
+        return self._along(came_from)
 
-    def _take(self, block: list[Step], start: int) -> Iterator[tuple[int, Pairs]]:
+    def _along(self, came_from: list[dict[int, int]]) -> Pairs:
+        end = self.num_calls
+        pairs: Pairs = ()
+        for block, ends in zip(reversed(self.blocks), reversed(came_from), strict=False):
+            pairs = self._take(block, range(ends[end], end))[1] + pairs
+            end = ends[end]
+        return pairs
+
+    def _ends(self, block: list[Step], start: int) -> Iterator[int]:
         """The places up to which this block can take calls from `start` on."""
+        if len(block) == 1:
+            yield from self._ends_of_one(block[0], start)
+            return
         for end in range(start, self.num_calls + 1):
-            part = range(start, end)
-            slots = _slots(Mode.EXACT, block, part, self.scenario, self.sitting)
-            partners = covering(slots.edges, len(part), slots.needed)
-            pairs = tuple((step, start + call) for step, call in _pairs(slots, partners))
-            if len(pairs) < len(part):
+            met, pairs = self._take(block, range(start, end))
+            if len(pairs) < end - start:
                 return  # a call that fits nothing here: further ones cannot help
-            if end == self.num_calls and (not part or block[0].group is None):
-                self.may_go_on = True  # the last reply is over: a group cannot be completed in another
-            if all(partner is not None for partner, needed in zip(partners, slots.needed, strict=True) if needed):
-                yield end, pairs
+            if end == self.num_calls and end == start:
+                self.may_go_on = True  # a group that has begun cannot be completed in another reply
+            if met:
+                yield end
+
+    def _ends_of_one(self, step: Step, start: int) -> Iterator[int]:
+        least, most = bounds(Mode.EXACT, step, self.num_calls)
+        for end in range(start, min(start + most, self.num_calls) + 1):
+            if end > start and not self.scenario.allows(step, end - 1, self.sitting):
+                return
+            if end == self.num_calls and (end == start or step.group is None):
+                self.may_go_on = True
+            if end - start >= least:
+                yield end
+
+    def _take(self, block: list[Step], part: range) -> tuple[bool, Pairs]:
+        return _pair(Mode.EXACT, block, part, self.scenario, self.sitting)
 
     def among_others(self) -> Pairs | None:
         """The steps in order, other calls between them. Taking the earliest that will do leaves most to the rest."""
         place = 0
         found: Pairs = ()
         for block in self.blocks:
-            taken = next(
-                filter(None, (self._first(block, place, end) for end in range(place, self.num_calls + 1))), None
-            )
-            if taken is None:
+            for end in range(place, self.num_calls + 1):
+                met, pairs = self._take(block, range(place, end))
+                if met:
+                    place, found = end, found + pairs
+                    break
+            else:
                 return None
-            found += taken[1]
-            place = taken[0]
         return found
-
-    def _first(self, block: list[Step], start: int, end: int) -> tuple[int, Pairs] | None:
-        part = range(start, end)
-        slots = _slots(Mode.EXACT, block, part, self.scenario, self.sitting)
-        partners = covering(slots.edges, len(part), slots.needed)
-        if any(partner is None for partner, needed in zip(partners, slots.needed, strict=True) if needed):
-            return None
-        return end, tuple((step, start + call) for step, call in _pairs(slots, partners))
 
 
 def _block_of(step: Step) -> tuple[bool, int]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quality.cases.explain import CODES, explain
 from quality.cases.judge import judge
 from quality.cases.matchers import Scope, matcher
-from quality.cases.pairing import covering, maximum, one_to_one
+from quality.cases.pairing import Covering, maximum, one_to_one
 from quality.cases.reading import Reader
 from quality.cases.sample import Call, Ending, Sample, Served
 from quality.cases.values import ABSENT, equal, exact, key_of, read_exact
@@ -126,14 +126,26 @@ def test_the_size_of_a_matching_does_not_hang_on_order(graph: tuple[list[set[int
     )
 
 
-@given(graphs, st.lists(st.booleans(), min_size=5, max_size=5))
-def test_those_that_need_a_partner_come_first(graph: tuple[list[set[int]], int], flags: list[bool]) -> None:
+counts = st.tuples(st.integers(0, 2), st.integers(0, 2)).map(sorted)
+
+
+@given(graphs, st.lists(counts, min_size=5, max_size=5))
+def test_those_that_need_calls_come_first_and_then_as_many_as_can_be(
+    graph: tuple[list[set[int]], int], bounds: list[list[int]]
+) -> None:
+    """Against a matching of copies: as many of each as it needs, and as many as it may have."""
     edges, num_right = [sorted(row) for row in graph[0]], graph[1]
-    needed = flags[: len(edges)]
-    partners = covering(edges, num_right, needed)
-    served = sum(partner is not None for partner, each in zip(partners, needed, strict=True) if each)
-    assert served == best_by_trying_all([row for row, each in zip(edges, needed, strict=True) if each], num_right)
-    assert sum(each is not None for each in partners) == best_by_trying_all(edges, num_right)
+    least, most = [low for low, _ in bounds[: len(edges)]], [high for _, high in bounds[: len(edges)]]
+    found = Covering(edges, num_right, least, most)
+    assert all(right in edges[left] for left, right in found.pairs)
+    assert len({right for _, right in found.pairs}) == len(found.pairs)
+    assert all(len(held) <= high for held, high in zip(found.held, most, strict=True))
+    needed = [row for row, low in zip(edges, least, strict=True) for _ in range(low)]
+    possible = [row for row, high in zip(edges, most, strict=True) for _ in range(high)]
+    served = sum(min(len(held), low) for held, low in zip(found.held, least, strict=True))
+    assert served == sum(each is not None for each in maximum(needed, num_right))
+    assert found.is_met is (served == len(needed))
+    assert len(found.pairs) == sum(each is not None for each in maximum(possible, num_right))
 
 
 @pytest.mark.parametrize(
