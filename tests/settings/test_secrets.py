@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from tenants import secrets
+from tenants import envelope, secrets
 from tenants.envelope import NoKeys, SecretInvalid
 from tenants.keys import Keyring
 from tenants.models import AuditEvent, Secret
@@ -100,6 +100,19 @@ def test_each_write_raises_the_version_of_the_settings(inside, admin, secret):
         assert current_version() == before + 1
         secrets.delete_secret(secret=secret, actor=admin)
         assert current_version() == before + 2
+
+
+@pytest.mark.slow
+def test_of_a_hundred_thousand_envelopes_no_two_share_a_nonce_or_a_data_key() -> None:
+    """S9: nonces under the wrapping key are random and never come twice."""
+    keyring, bound_to = ring("old"), envelope.binding(tenant_id=1, secret_id=1, name="KEY")
+    sealed = [envelope.seal("the same value", keyring, bound_to) for _ in range(100_000)]
+    nonces = {one.wrapped_key[: envelope.NONCE_BYTES] for one in sealed}
+    assert len(nonces) == len(sealed)
+    assert len({one.ciphertext for one in sealed}) == len(sealed)
+    again = {envelope.rewrap(one, keyring, bound_to).wrapped_key[: envelope.NONCE_BYTES] for one in sealed[:10_000]}
+    assert len(again) == 10_000
+    assert not again & nonces
 
 
 class TestPlaces:
