@@ -75,6 +75,9 @@ def places(context: BrowserContext, link: str) -> dict[str, str]:
         "calls": f"{home}calls/",
         "calls-filtered": f"{home}calls/?error=yes&from=2020-01-01",
         "calls-none": f"{home}calls/?conversation=nobody",
+        "turns": f"{home}turns/",
+        "pending": f"{home}pending/",
+        "run": f"{home}run/",
         "imports": f"{home}imports/",
         "export": f"{home}export/",
         "tools": f"{home}tools/",
@@ -94,6 +97,7 @@ def places(context: BrowserContext, link: str) -> dict[str, str]:
     for name, start, selector in (
         ("call", f"{home}calls/", "[data-row]"),
         ("call-error", f"{home}calls/?error=yes", "[data-row]"),
+        ("turn", f"{home}turns/", "[data-row]"),
         ("import", f"{home}imports/", "main td a"),
     ):
         page.goto(urljoin(link, start))

@@ -47,7 +47,7 @@ def test_hostile_text_is_inert_on_every_page(desk, member, hostile):
         assert page.locator("main img, main iframe, main script, main object").count() == 0
         assert page.evaluate("window.violations") == []
         page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
-    for path in ("", "calls/", "review/", "review/?done=1", "imports/", "export/"):
+    for path in ("", "calls/", "turns/", "review/", "review/?done=1", "imports/", "export/"):
         page = ada.open(f"/t/acme/{path}")
         page.wait_for_load_state("networkidle")
         assert page.locator("main img, main iframe, main script, main object").count() == 0
@@ -58,7 +58,7 @@ def test_hostile_text_is_inert_on_every_page(desk, member, hostile):
 
 def test_every_page_is_free_of_faults_and_fits_a_small_screen(desk, member, hostile):
     ada = desk(member("admin"), viewport={"width": 360, "height": 740})
-    paths = ["", "calls/", "review/", "imports/", "export/", "members/", "tokens/", "nothing/"]
+    paths = ["", "calls/", "turns/", "pending/", "run/", "review/", "imports/", "export/", "members/", "tokens/", "nothing/"]
     if hostile:
         paths.append(f"calls/{hostile[0].pk}/")
     ada.expected = {404}

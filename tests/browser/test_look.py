@@ -7,6 +7,7 @@ from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from tenants.scope import tenant_scope
 from tests.factories import ImportFactory, ToolCallFactory, TurnFactory
+from tests.pages.own_turns import waiting_call
 
 pytestmark = pytest.mark.browser
 
@@ -74,6 +75,8 @@ def furnished(tenant, member):
             *[ToolCallFactory() for _ in Label],
         ]
         TurnFactory()
+        waiting_call()
+        waiting_call(state="unknown", args='{"town":"Zürich"}')
         ImportFactory(state="failed", failure="Not JSON.")
         ImportFactory(state="done", num_accepted=3, num_rejected=2)
         for call, label in zip(calls[1:], Label.values, strict=False):
@@ -88,6 +91,8 @@ PLACES = [
     "calls/?tool=none",
     "review/",
     "review/?done=1",
+    "turns/",
+    "pending/",
     "imports/",
     "export/",
     "members/",
