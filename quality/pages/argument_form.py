@@ -8,6 +8,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from engine.strict_json import JsonError, read_json
+from quality.ingest.jsontext import escape_surrogates, storable
 from quality.review.arguments import type_name
 
 MAX_FIELDS = 50
@@ -66,7 +67,7 @@ class ArgumentForm(forms.Form):
                     self.fields[field].widget = forms.Textarea(attrs={"rows": 3})
                 del others[name]
         if others:
-            self.fields["more"].initial = json.dumps(others, ensure_ascii=False)
+            self.fields["more"].initial = _as_json(others)
 
     def clean_more(self) -> dict[str, Any]:
         value = _json(self.cleaned_data["more"].strip() or "{}")
@@ -134,7 +135,7 @@ def _shown(field: forms.Field, value: Any) -> str | None:
     """How a field spells a value, so that it reads it back as the same; None if it cannot."""
     match field:
         case JsonField():
-            return json.dumps(value, ensure_ascii=False)
+            return _as_json(value)
         case ChoiceOfJson():
             spelled = json.dumps(value)
             return spelled if any(spelled == choice for choice, _ in field.choices) else None
@@ -143,7 +144,11 @@ def _shown(field: forms.Field, value: Any) -> str | None:
             fits = is_number and (isinstance(value, int) or isinstance(field, forms.FloatField))
             return repr(value) if fits else None
         case _:
-            return value if isinstance(value, str) and value else None
+            return value if isinstance(value, str) and value and value == storable(value) else None
+
+
+def _as_json(value: Any) -> str:
+    return escape_surrogates(json.dumps(value, ensure_ascii=False))
 
 
 def _json(text: str) -> Any:

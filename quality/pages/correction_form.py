@@ -14,6 +14,7 @@ from django.core.exceptions import ValidationError
 
 from engine.strict_json import JsonError as StrictJsonError
 from engine.strict_json import read_json
+from engine.visible import visible
 from quality.ingest.jsontext import JsonError, Node, dump, parse
 from quality.models import Feedback, Label
 from quality.pages.argument_form import ArgumentForm, ChoiceOfJson, JsonField, argument_form
@@ -148,7 +149,7 @@ class CorrectionForm:
         form = argument_form(self._parameters, self.data if is_sent else None, values=_values(begin), auto_id="with-%s")
         form.use_required_attribute = False  # the server says what is missing, beside the field
         for name, field in form.fields.items():
-            field.widget.attrs |= {"data-actual": self._told[name], "data-name": form.names.get(name, "…")}
+            field.widget.attrs |= {"data-actual": self._told[name], "data-name": visible(form.names.get(name, "…"))}
             if isinstance(field.widget, forms.Textarea) and not isinstance(field, JsonField) and name != "more":
                 field.widget.attrs["rows"] = 2
         first = self._first_field(form)
