@@ -1,6 +1,7 @@
 """Who gets into the API: bearers of a live token with the right scope, and nobody else."""
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,7 @@ def routes() -> list[str]:
     """Every address of the API that is not open to all, with an id where it takes one."""
     public = {"api/schema", "docs", "healthz"}
     paths = {str(pattern.pattern) for pattern in urls.urlpatterns} - public
-    return sorted("/" + path.replace("<int:pk>", "1") for path in paths)
+    return sorted("/" + re.sub(r"<\w+:\w+>", "1", path) for path in paths)
 
 
 def test_no_address_answers_without_a_token(db: None) -> None:

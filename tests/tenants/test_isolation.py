@@ -14,13 +14,36 @@ from django.apps import apps
 from django.db import connection
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from quality.models import Feedback, FeedbackEvent, Import, ImportIssue, Review, ToolCall, Turn
+from quality.models import (
+    Case,
+    CaseVersion,
+    CoachRun,
+    Feedback,
+    FeedbackEvent,
+    Import,
+    ImportIssue,
+    Proposal,
+    ProposalEvent,
+    Review,
+    ToolCall,
+    Turn,
+)
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label
 from tenants.models import ApiToken, Membership, Role, Scope, Tenant, TenantModel
 from tenants.scope import tenant_scope
 from tenants.tokens import issue_token
-from tests.factories import MembershipFactory, TenantFactory, ToolCallFactory, ToolsetFactory, TurnFactory, UserFactory
+from tests.factories import (
+    CaseFactory,
+    FeedbackFactory,
+    MembershipFactory,
+    ProposalFactory,
+    TenantFactory,
+    ToolCallFactory,
+    ToolsetFactory,
+    TurnFactory,
+    UserFactory,
+)
 
 
 @dataclass
@@ -34,9 +57,12 @@ class Side:
     call: ToolCall
     empty_turn: Turn
     import_job: Import
+    proposal: Proposal
+    case: Case
+    coach_run: CoachRun
 
 
-def make(slug: str, word: str) -> Side:
+def make(slug: str, word: str, number: int) -> Side:
     tenant = TenantFactory(slug=slug, name=f"{word} Ltd")
     with tenant_scope(tenant):
         admin = MembershipFactory(role=Role.ADMIN, user=UserFactory(name=f"{word} Admin", email=f"{word}@example.com"))
@@ -72,12 +98,31 @@ def make(slug: str, word: str) -> Side:
             record_label(item=item, reviewer=admin.user, label="other", note=f"{word} note")
         job = Import.objects.create(filename=f"{word}.jsonl", created_by=admin.user, state="done", failure=f"{word}!")
         ImportIssue.objects.create(import_job=job, index=0, line=1, code="x", path="y", message=f"{word} reason")
-    return Side(tenant, word, admin, token, call, empty_turn, job)
+        group = {"tool_name": f"{word}_tool", "style_id": f"{word}-style"}
+        fault = {"call": ToolCallFactory(turn=turn, tool_name=f"{word}_tool", index=2), "reviewer": admin.user}
+        FeedbackFactory(**fault, faults=[f"arg:/{word}"], note=f"{word} note", correction=json.dumps({"tool": word}))
+        said = {"title": f"{word} title", "reason": f"{word} reason", "created_by": admin.user}
+        proposal = ProposalFactory(**group, **said, fault=f"arg:/{word}")
+        ProposalEvent.objects.create(proposal=proposal, version=1, action="track", reason=word, by=admin.user)
+        case = CaseFactory(
+            number=number,
+            tool_name=f"{word}_tool",
+            behavior=f"{word} behavior",
+            args=json.dumps({"secret": word}),
+            messages=json.dumps([{"role": "user", "content": word}]),
+            tags=[word],
+            call=call,
+            proposal=proposal,
+            created_by=admin.user,
+        )
+        coach = {"style_id": f"{word}-style", "style_version": 1, "summary": f"{word} summary"}
+        run = CoachRun.objects.create(**coach, method="rules", state="done", created_by=admin.user)
+    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run)
 
 
 @pytest.fixture
 def sides(db) -> tuple[Side, Side]:
-    return make("alpha", "aardvark"), make("beta", "bandicoot")
+    return make("alpha", "aardvark", 11), make("beta", "bandicoot", 22)
 
 
 def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> list[str]:
@@ -98,14 +143,19 @@ def addresses(side: Side, *, slug: str) -> list[str]:
         "calls/": side.call.pk,
         "tool-calls/": side.call.pk,
         "imports/": side.import_job.pk,
+        "coach/proposals/": side.coach_run.pk,
+        "coach/": side.coach_run.pk,
+        "proposals/": side.proposal.pk,
     }
     found = []
     for route in routes(get_resolver().url_patterns):
         if "<str:" in route or route.startswith(("signin", "signout")):
             continue
-        before_id = re.search(r"([a-z-]+/)<int:pk>", route)
-        pk = ids.get(before_id[1], side.call.pk) if before_id else 0
+        before_id, _, _ = route.partition("<int:pk>")
+        pk = next((pk for end, pk in ids.items() if before_id.endswith(end)), side.call.pk)
         path = re.sub(r"<int:pk>", str(pk), route)
+        path = re.sub(r"<case:ref>", side.case.ref, path)
+        path = re.sub(r"<int:number>", str(side.case.number), path)
         path = re.sub(r"<slug:slug>", slug, path)
         path = re.sub(r"<int:\w+>", "0", path)
         found.append("/" + path)
@@ -132,14 +182,23 @@ def test_no_page_and_no_answer_shows_another_tenants_word(client, sides):
     assert shown >= 10  # its own word is there
 
 
+# What a well-meant request sends, by the last word of its address; a label to all others.
+BODIES: dict[str, dict[str, str]] = {
+    **{step: {} for step in ("undo", "reopen", "case", "archive", "restore", "judge")},
+    "dismiss": {"reason": "no"},
+    "apply": {"kind": "other", "note": "done"},
+    "merge": {"other": "REG-11"},
+}
+
+
 def test_ids_of_another_tenant_do_not_exist(client, sides):
     alpha, beta = sides
     client.force_login(alpha.admin.user)
-    with_id = [path for path in addresses(beta, slug="alpha") if re.search(r"/\d+(/|$)", path)]
-    assert len(with_id) >= 8
+    with_id = [path for path in addresses(beta, slug="alpha") if re.search(r"/(REG-)?\d+(/|$)", path)]
+    assert len(with_id) >= 20
     for path in with_id:
         headers = {"Authorization": f"Bearer {alpha.token}"} if path.startswith("/api") else {}
-        label = {} if path.endswith("/undo") else {"label": "other"}
+        label = BODIES.get(path.rpartition("/")[2], {"label": "other"})
         for response in (
             client.get(path, headers=headers),
             client.post(path, label, "application/json", headers=headers) if headers else client.post(path, label),
@@ -177,16 +236,18 @@ def test_labels_on_another_tenants_calls_are_refused_and_leave_nothing(client, s
     assert label(f"tool-calls/{alpha.call.pk}").status_code in (200, 201)  # positive control
     with tenant_scope(beta.tenant):
         assert set(FeedbackEvent.objects.values_list("reviewer_id", flat=True)) == {beta.admin.user_id}
-        assert Feedback.objects.count() == 2
+        assert Feedback.objects.count() == 3
 
 
-def test_exports_hold_ones_own_rows_to_the_last(client, sides):
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("tool-call-feedback", 3), ("improvement-proposals", 1), ("tool-call-regression-cases", 1)],
+)
+def test_exports_hold_ones_own_rows_to_the_last(client, sides, kind, number):
     alpha, beta = sides
-    response = client.get(
-        "/api/admin/quality/tool-call-feedback/export.jsonl", headers={"Authorization": f"Bearer {beta.token}"}
-    )
+    response = client.get(f"/api/admin/quality/{kind}/export.jsonl", headers={"Authorization": f"Bearer {beta.token}"})
     *records, trailer = map(json.loads, body(response).splitlines())
-    assert trailer["count"] == len(records) == 2
+    assert trailer["count"] == len(records) == number
     assert all(beta.word in json.dumps(record) and alpha.word not in json.dumps(record) for record in records)
 
 
@@ -201,7 +262,8 @@ def test_the_orm_and_raw_sql_see_ones_own_rows_only(sides):
                 rows = "\n".join(row for (row,) in cursor.fetchall())
                 assert other.word not in rows, model
                 assert model._base_manager.exclude(tenant=mine.tenant).count() == 0, model
-            for model in (ToolCall, Turn, Review, Feedback, FeedbackEvent, Import, ImportIssue, ApiToken, Membership):
+            controls = (ToolCall, Turn, Review, Feedback, FeedbackEvent, Import, ImportIssue, ApiToken, Membership)
+            for model in (*controls, Proposal, ProposalEvent, Case, CaseVersion, CoachRun):
                 assert model.objects.exists(), model  # positive control
             assert ToolCall._base_manager.filter(pk=other.call.pk).update(tool_name="stolen") == 0
             assert ToolCall._base_manager.filter(pk=other.call.pk).delete()[0] == 0
