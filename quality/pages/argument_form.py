@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -138,7 +138,7 @@ def _shown(field: forms.Field, value: Any) -> str | None:
             return _as_json(value)
         case ChoiceOfJson():
             spelled = json.dumps(value)
-            return spelled if any(spelled == choice for choice, _ in field.choices) else None
+            return spelled if any(spelled == choice for choice, _ in cast(Any, field).choices) else None
         case forms.IntegerField():  # a FloatField is one, too
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             fits = is_number and (isinstance(value, int) or isinstance(field, forms.FloatField))
