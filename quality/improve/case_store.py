@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
 
+from engine.errors import EngineError
 from quality.cases import schema
 from quality.cases.canonical import canonical_arguments
 from quality.cases.toolset import Toolset
@@ -156,7 +157,7 @@ def same_sha256(case: Case) -> bytes:
 def _canonical(text: str) -> str:
     try:
         return key_of(read_exact(text))
-    except (ValueError, JsonError, RecursionError):
+    except (EngineError, ValueError, RecursionError):  # a name that stands twice, or nested too deep: as it is spelled
         return text
 
 
