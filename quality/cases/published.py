@@ -54,11 +54,12 @@ _STUB = object_of(
             "additionalProperties": {"$ref": f"{_EXPECTATION}#/$defs/matcher"},
             "description": "Which calls it answers: matchers by the name of the argument. Without them any call.",
         },
+        "arguments": {**_EVIDENCE, "description": "Of a recorded call: what it was made with; it answers equal calls."},
         "result": _EVIDENCE,
         "isError": {"type": "boolean"},
     },
     required=["tool", "result"],
-    description="A result that is served on replay.",
+    description="A result that is served on replay: recorded (with `arguments`), or written (with or without `args`).",
 )
 
 CASE_SCHEMA: Final[Schema] = {
