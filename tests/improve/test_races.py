@@ -6,15 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import connection
 
-from quality.improve import proposals
+from quality.improve import cases, proposals
+from quality.improve.cases import case_from_feedback, import_cases, record_of
 from quality.improve.groups import GroupFilter, GroupKey, find
 from quality.improve.proposals import AlreadyDecided
-from quality.models import Proposal, ProposalEvent
+from quality.models import Case, Proposal, ProposalEvent
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
-from tests.factories import FeedbackFactory, ProposalFactory, UserFactory
+from tests.factories import CaseFactory, FeedbackFactory, ProposalFactory, UserFactory
 
 CITY = GroupKey(label="bad_args", tool_name="get_weather", style_id="friendly", fault="arg:/city")
 
@@ -74,6 +76,66 @@ def test_reopening_and_tracking_anew_at_once_leave_one_pending(tenant: Tenant) -
     at_once(tenant, lambda: proposals.reopen(pk, by=ada), lambda: proposals.track(CITY, by=ada))
     with tenant_scope(tenant):
         assert Proposal.objects.filter(state="pending").count() == 1
+
+
+def test_parallel_cases_are_numbered_without_gap_or_double(tenant: Tenant, other_tenant: Tenant) -> None:
+    ada = UserFactory()
+    with tenant_scope(tenant):
+        labels = [FeedbackFactory(correction='{"arguments": {"city": "Bern"}}') for _ in range(6)]
+        refused = FeedbackFactory(label="other")
+    with tenant_scope(other_tenant):
+        CaseFactory(number=40)
+    steps = [lambda label=label: case_from_feedback(label, by=ada).number for label in labels]
+    found = at_once(tenant, *steps, lambda: case_from_feedback(refused, by=ada, behavior="x"))
+    assert sorted(number for number in found if isinstance(number, int)) == [1, 2, 3, 4, 5, 6]
+    assert sum(isinstance(one, ValidationError) for one in found) == 1
+    with tenant_scope(tenant):
+        assert case_from_feedback(labels[0], by=ada).number == 7
+
+
+def test_of_two_cases_for_one_proposal_one_is_made(tenant: Tenant) -> None:
+    ada = UserFactory()
+    with tenant_scope(tenant):
+        label = FeedbackFactory(correction='{"arguments": {"city": "Bern"}}')
+        proposal = proposals.track(CITY, by=ada)
+    found = at_once(tenant, *[lambda: case_from_feedback(label, by=ada, proposal=proposal)] * 2)
+    assert sorted(type(one).__name__ for one in found) == ["AlreadyDecided", "Case"]
+    with tenant_scope(tenant):
+        assert [*Case.objects.values_list("number", flat=True)] == [1]
+        assert Proposal.objects.get().resolution_ref == "REG-1"
+
+
+def test_one_file_imported_twice_at_once_makes_its_cases_once(tenant: Tenant, other_tenant: Tenant) -> None:
+    ada = UserFactory()
+    with tenant_scope(other_tenant):
+        lines = [record_of(CaseFactory()).encode() + b"\n" for _ in range(3)]
+    with tenant_scope(tenant):
+        CaseFactory()
+    found = at_once(tenant, *[lambda: import_cases(lines, by=ada)] * 2)
+    assert sorted((report.num_created, report.num_unchanged) for report in found) == [(0, 3), (3, 0)]
+    with tenant_scope(tenant):
+        assert sorted(Case.objects.values_list("number", flat=True)) == [1, 2, 3, 4]
+
+
+def test_of_two_parallel_edits_one_is_stale(tenant: Tenant) -> None:
+    ada = UserFactory()
+    with tenant_scope(tenant):
+        CaseFactory()
+    found = at_once(
+        tenant,
+        lambda: cases.edit(1, by=ada, seen_version=1, behavior="One."),
+        lambda: cases.edit(1, by=ada, seen_version=1, behavior="Two."),
+    )
+    assert sorted(type(one).__name__ for one in found) == ["Case", "StaleCase"]
+
+
+def test_two_who_merge_crosswise_wait_for_each_other(tenant: Tenant) -> None:
+    ada = UserFactory()
+    with tenant_scope(tenant):
+        for _ in range(2):
+            CaseFactory(same_sha256=b"s" * 32)
+    found = at_once(tenant, lambda: cases.merge(1, 2, by=ada), lambda: cases.merge(2, 1, by=ada))
+    assert sorted(type(one).__name__ for one in found) == ["AlreadyArchived", "Case"]
 
 
 def test_another_tenants_feedback_and_proposals_are_not_seen(tenant: Tenant, other_tenant: Tenant) -> None:
