@@ -1,13 +1,18 @@
 """Summary and exports of what reviewers say."""
 
+import logging
+import time
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
 
 from quality import export
 from quality.api import shapes
@@ -27,6 +32,10 @@ from quality.models import CaseStatus, Label, ProposalState
 from quality.review import rates
 from quality.review.summary import in_period, last_imports, summarise
 from tenants.models import Scope
+
+logger = logging.getLogger(__name__)
+
+MAX_A_MINUTE = 120
 
 PART = [
     OpenApiParameter("limit", OpenApiTypes.INT, description="At most so many records; all by default."),
@@ -83,10 +92,27 @@ class SummaryView(TenantView):
         return Response(told)
 
 
+class ExportThrottle(BaseThrottle):
+    """MAX_A_MINUTE exports for each token, unchanged ones too. Without the shared cache none is refused."""
+
+    def allow_request(self, request: Request, view: object) -> bool:
+        key = f"exports:{request.auth.pk}:{int(time.time()) // 60}"
+        try:
+            cache.add(key, 0, timeout=120)
+            return cache.incr(key) <= MAX_A_MINUTE
+        except Exception:
+            logger.exception("Exports are not counted: the cache does not answer")
+            return True
+
+    def wait(self) -> float:
+        return 60 - time.time() % 60 + 1
+
+
 class ExportView(TenantView):
     http_method_names = ("get", "options")  # HEAD would read it all to send nothing
 
     required_scope = Scope.EXPORT_READ
+    throttle_classes = (ExportThrottle,)
     renderer_classes: tuple[type[BaseRenderer], ...] = (NDJSONRenderer, JSONRenderer)
     form_class: ClassVar[type[ExportForm]]
     as_csv = False

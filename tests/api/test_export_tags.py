@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quality import export
+from quality.api import exports
 from quality.export_sql import CASES as CASE_TABLE
 from quality.models import Case, Proposal, ToolCall, Toolset, Turn
 from quality.review.items import item_of_call
@@ -144,3 +145,15 @@ def test_a_tag_that_takes_long_is_not_given(
     response = client.get(CASES)
     assert "ETag" not in response
     assert len(records(content(response))) == 1
+
+
+def test_a_token_exports_a_few_times_a_minute(
+    client: Api, api: Callable[..., Api], call: ToolCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exports, "MAX_A_MINUTE", 2)
+    answers = [client.get(CASES) for _ in range(6)]  # in two minutes at most
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert 2 <= len(refused) <= 4
+    assert refused[0].json()["type"] == "urn:quality-lab:problem:throttled"
+    assert 0 < int(refused[0]["Retry-After"]) <= 61
+    assert api("export:read").get(CASES).status_code == 200  # another token has its own count
