@@ -313,6 +313,9 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 1024 * 1024
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 1000
 DATA_UPLOAD_MAX_NUMBER_FILES = 20
 IMPORT_MAX_BYTES = 512 * 1024 * 1024
+EXPORT_JOB_ROWS = read("EXPORT_JOB_ROWS", "int", default=50_000)  # more are made into a file in the background
+if EXPORT_JOB_ROWS < 0:
+    raise ImproperlyConfigured("EXPORT_JOB_ROWS: must be 0 or more.")
 
 # --- API -------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
@@ -335,9 +338,6 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "quality.api.docs.add_problems"],
 }
 
-EXPORT_JOB_ROWS = read("EXPORT_JOB_ROWS", "int", default=50_000)  # more are made into a file in the background
-if EXPORT_JOB_ROWS < 0:
-    raise ImproperlyConfigured("EXPORT_JOB_ROWS: must be 0 or more.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
