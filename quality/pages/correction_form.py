@@ -134,8 +134,20 @@ class CorrectionForm:
     @cached_property
     def _told(self) -> dict[str, str]:
         """What each field would hold of the call's own arguments."""
-        form = argument_form(self._parameters, values=_values(self.actual))
+        form, _ = self._form(self.actual)
         return {name: str(field.initial or "") for name, field in form.fields.items()}
+
+    def _form(
+        self, begin: Mapping[str, Node], data: Mapping[str, str] | None = None
+    ) -> tuple[ArgumentForm, dict[str, Node]]:
+        """The fields, and what of the arguments they have no way to hold, such as a text where a number belongs."""
+        form = argument_form(self._parameters, data, values=_values(begin), auto_id="with-%s")
+        others = members(form.fields["more"].initial or "{}")
+        declared = set(form.names.values())
+        if declared & others.keys():
+            rest = {name: node for name, node in others.items() if name not in declared}
+            form.fields["more"].initial = _one_line(rest) if rest else None
+        return form, {name: begin[name] for name in others if name in declared}
 
     @cached_property
     def fields(self) -> ArgumentForm | None:
@@ -146,10 +158,15 @@ class CorrectionForm:
         is_sent = self.data is not None and self.data.get("mode") == FIELDS
         if not is_sent and self.data is not None:
             begin = self._from_json(begin)
-        form = argument_form(self._parameters, self.data if is_sent else None, values=_values(begin), auto_id="with-%s")
+        form, _ = self._form(begin, self.data if is_sent else None)
+        _, unheld = self._form(self.actual)
         form.use_required_attribute = False  # the server says what is missing, beside the field
         for name, field in form.fields.items():
-            field.widget.attrs |= {"data-actual": self._told[name], "data-name": visible(form.names.get(name, "…"))}
+            was = unheld.get(form.names.get(name, ""))
+            told = visible(was.text) if was else self._told[name]
+            field.widget.attrs |= {"data-actual": told, "data-name": visible(form.names.get(name, "…"))}
+            if was:
+                field.widget.attrs["placeholder"] = told
             if isinstance(field.widget, forms.Textarea) and not isinstance(field, JsonField) and name != "more":
                 field.widget.attrs["rows"] = 2
         first = self._first_field(form)
@@ -209,7 +226,7 @@ class CorrectionForm:
         rest = str(form.data.get("more") or "").strip()
         kept = self.actual if rest and rest == self._told["more"] else {}
         for name, node in members(rest).items():
-            pieces[name] = kept[name].text if name in kept else node.text
+            pieces.setdefault(name, kept[name].text if name in kept else node.text)
         return "{" + ", ".join(f"{dump(name)}: {piece}" for name, piece in pieces.items()) + "}"
 
     def _of_json(self) -> str | None:
@@ -323,6 +340,10 @@ def _spelled(field: forms.Field, text: str, value: Any) -> str:
         except JsonError:
             return dump(value)
     return dump(text)
+
+
+def _one_line(nodes: Mapping[str, Node]) -> str:
+    return "{" + ", ".join(f"{dump(name)}: {node.text}" for name, node in nodes.items()) + "}"
 
 
 def _pretty(nodes: Mapping[str, Node]) -> str:
