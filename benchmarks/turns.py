@@ -129,6 +129,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.write(
             f"{options.turns} durable turns in flight, {options.delay:g} s wait  {bare / worked_s:5.2f} of bare httpx  "
             f"({options.turns / worked_s:.0f} turns/s, bare {options.turns / bare:.0f}; target 0.7)\n"
+            f"load average of the machine meanwhile  {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n"
             f"rows written while they ran  {rows / worked_s:8.0f} a second  ({rows / options.turns:.1f} new a turn)\n"
         )
 

@@ -32,7 +32,8 @@ BUILTIN_LOCALE = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--lo
 BUILTIN_LOCALE_SINCE = 17
 STOP_SIGNALS = ((signal.SIGINT, 20), (signal.SIGQUIT, 5))  # PostgreSQL's "fast", then "immediate" shutdown
 DURABLE: Mapping[str, str] = {}
-THROWN_AWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_connections": "200"}
+OUTLIVES_KILLS = {"fsync": "off", "full_page_writes": "off", "max_connections": "200"}  # not a crash of the machine
+THROWN_AWAY = {**OUTLIVES_KILLS, "synchronous_commit": "off"}
 
 
 class EmbeddedPostgres:
@@ -47,9 +48,10 @@ class EmbeddedPostgres:
         account: Account | None,
         temporary: bool = False,
         programs: Path | None = None,
+        settings: Mapping[str, str] = DURABLE,
     ) -> None:
         self.home, self.log, self.password, self.account = home, log, password, account
-        self.temporary, self.programs = temporary, programs
+        self.temporary, self.programs, self.settings = temporary, programs, settings
         self.data = home / "data"
         self.child: Child | None = None
 
@@ -63,10 +65,11 @@ class EmbeddedPostgres:
         return cls(home=home, log=state.new_log("postgres"), password=password, account=account)
 
     @classmethod
-    def passing(cls, programs: Path | None = None) -> "EmbeddedPostgres":
+    def passing(cls, programs: Path | None = None, settings: Mapping[str, str] = THROWN_AWAY) -> "EmbeddedPostgres":
         """A server for tests: quick because nothing of it needs to outlive a crash.
 
-        `programs` is the folder of another PostgreSQL's initdb and postgres, from 15 on.
+        `programs` is the folder of another PostgreSQL's initdb and postgres, from 15 on. A server that is to be killed
+        and started again takes OUTLIVES_KILLS as its `settings`.
         """
         account = service_account()
         home = passing_folder(account)
@@ -77,10 +80,12 @@ class EmbeddedPostgres:
             account=account,
             temporary=True,
             programs=programs,
+            settings=settings,
         )
 
-    def start(self) -> tuple[str, Child]:
-        """Make the data folder if there is none and start the server: the administrator's DSN, and the process."""
+    def start(self, at_port: int | None = None) -> tuple[str, Child]:
+        """Make the data folder if there is none and start the server, on a free port if none is said: the
+        administrator's DSN, and the process."""
         binaries = self._binaries()
         if not self.data.exists():
             self._make_data(binaries)
@@ -88,7 +93,7 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + CRASH_PATIENCE_S
         while True:
             self._end_leftover(binaries)
-            port = free_port()
+            port = at_port or free_port()
             seen = self.log.stat().st_size if self.log.exists() else 0
             self.child = self._spawn(binaries, port)
             if self._answers(self.child, port):
@@ -204,7 +209,7 @@ class EmbeddedPostgres:
             "port": str(port),
             "unix_socket_directories": "",
             "log_line_prefix": "%m [%p] ",
-            **(THROWN_AWAY if self.temporary else DURABLE),
+            **self.settings,
         }
         return spawn(
             "postgres",
