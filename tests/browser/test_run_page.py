@@ -42,6 +42,7 @@ def test_a_turn_with_an_approval_in_the_middle_by_keyboard(desk, member, house):
     card = page.locator("[data-card]")
     expect(card).to_contain_text("pending", timeout=PATIENCE_MS)
     state(page, "awaiting")
+    expect(page.locator(".while-awaiting")).to_be_visible()
     assert house.tools.count() == 0
 
     ada.press("Escape", "e")
@@ -56,6 +57,7 @@ def test_a_turn_with_an_approval_in_the_middle_by_keyboard(desk, member, house):
     expect(page.locator(".turn-call")).to_contain_text("Bad arguments")
     expect(page.locator(".turn-call")).to_contain_text("21")  # the result
     expect(page.locator(".turn-state")).to_contain_text("tokens")
+    expect(page.locator(".while-awaiting")).to_be_hidden()
     assert house.tools.asked[0][3] == {"city": "Oslo"}
     with tenant_scope(house.tenant):
         label = Feedback.objects.get()
