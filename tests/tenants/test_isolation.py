@@ -18,6 +18,7 @@ from quality.models import (
     Case,
     CaseVersion,
     CoachRun,
+    Export,
     Feedback,
     FeedbackEvent,
     Import,
@@ -60,6 +61,7 @@ class Side:
     proposal: Proposal
     case: Case
     coach_run: CoachRun
+    export_job: Export
 
 
 def make(slug: str, word: str, number: int) -> Side:
@@ -117,7 +119,8 @@ def make(slug: str, word: str, number: int) -> Side:
         )
         coach = {"style_id": f"{word}-style", "style_version": 1, "summary": f"{word} summary"}
         run = CoachRun.objects.create(**coach, method="rules", state="done", created_by=admin.user)
-    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run)
+        out = Export.objects.create(kind="calls", query=f"tool={word}_tool", failure=f"{word}!", created_by=admin.user)
+    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run, out)
 
 
 @pytest.fixture
@@ -143,6 +146,7 @@ def addresses(side: Side, *, slug: str) -> list[str]:
         "calls/": side.call.pk,
         "tool-calls/": side.call.pk,
         "imports/": side.import_job.pk,
+        "jobs/": side.export_job.pk,
         "coach/proposals/": side.coach_run.pk,
         "coach/": side.coach_run.pk,
         "proposals/": side.proposal.pk,
