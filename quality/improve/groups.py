@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from quality.improve import keyset
 from quality.improve.faults import describe_fault
@@ -178,12 +178,17 @@ WITH newest AS (
     AND (%(tool)s::text IS NULL OR f.tool_name = %(tool)s)
     AND (%(style)s::text IS NULL OR f.style_id = %(style)s)
     AND (%(fault)s::text IS NULL OR u.fault = %(fault)s)
-), parts AS (
-  SELECT DISTINCT ON ({_KEY}) {_KEY}, is_open, decided_id, decided_state, covers_since, decided_at,
-    count(*) AS num_feedback, count(DISTINCT (turn_id, cycle, call_id)) AS num_items,
-    min(updated_at) AS first_at, max(updated_at) AS newest_at
+), items AS (
+  SELECT {_KEY}, is_open, decided_id, decided_state, covers_since, decided_at,
+    count(*) AS num_feedback, min(updated_at) AS first_at, max(updated_at) AS newest_at
   FROM said
   WHERE is_open OR covers_since IS NULL OR updated_at > covers_since
+  GROUP BY {_KEY}, is_open, decided_id, decided_state, covers_since, decided_at, turn_id, cycle, call_id
+), parts AS (
+  SELECT DISTINCT ON ({_KEY}) {_KEY}, is_open, decided_id, decided_state, covers_since, decided_at,
+    sum(num_feedback)::bigint AS num_feedback, count(*) AS num_items,
+    min(first_at) AS first_at, max(newest_at) AS newest_at
+  FROM items
   GROUP BY {_KEY}, is_open, decided_id, decided_state, covers_since, decided_at
   ORDER BY {_KEY}, is_open DESC
 ), groups AS (
@@ -317,9 +322,14 @@ def examples_of(windows: Sequence[Window], *, limit: int = MAX_EXAMPLES) -> list
 
 
 def _reviewers(found: Iterable[dict[Place, Example]]) -> dict[Place, list[Feedback]]:
-    turns = {place[0] for here in found for place in here}
+    places = {place for here in found for place in here}
+    calls = Q(call_id__in={call_id for _, _, call_id in places if call_id})
+    without = [(turn_id, cycle) for turn_id, cycle, call_id in places if call_id is None]
+    replies = Q(
+        call_id=None, turn_id__in={turn_id for turn_id, _ in without}, cycle__in={cycle for _, cycle in without}
+    )
     by_place: dict[Place, list[Feedback]] = {}
-    rows = Feedback.objects.filter(turn_id__in=turns, label__in=ACTIONABLE).select_related("reviewer")
+    rows = Feedback.objects.filter(calls | replies, label__in=ACTIONABLE).select_related("reviewer")
     for row in rows.defer("correction", "note").order_by("created_at", "pk"):
         by_place.setdefault((row.turn_id, row.cycle, row.call_id), []).append(row)
     return by_place
