@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launch.errors import LaunchError
@@ -23,6 +24,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 WEB_PATIENCE_S = 60
 WORKER_STOP = ((signal.SIGTERM, 15.0), (signal.SIGQUIT, 3.0))  # Celery's "warm", then "cold" shutdown
 OTHER_STOP = ((signal.SIGTERM, 8.0),)
+CELERY = ("celery", "-A", "quality.celery:app")
 ANY_ADDRESS = {"0.0.0.0", "::", ""}  # noqa: S104
 
 
@@ -69,12 +71,13 @@ def serve(root: Path, state: State, household: Household, host: str, wanted_port
     ]
     if static:
         static.output()
-    start_services(site, household, host, port)
+    start_services(site, household, first_services(host, port))
     link = site.manage(household, "signin_link")
     for step in steps:
         step.output()
     health = f"http://{'127.0.0.1' if host in ANY_ADDRESS else bracketed(host)}:{port}/healthz"
     household.wait_for(lambda: answers(health), WEB_PATIENCE_S, f"{health} did not answer")
+    start_services(site, household, later_services(site))
     announce(site, f"http://{bracketed(names_of(host)[-1])}:{port}", link)
     if wanted_port is None and port != DEFAULT_PORT:
         tell(f"Port {DEFAULT_PORT} was taken, so this is {port}.")
@@ -122,26 +125,42 @@ def stand_in_model(site: Site, household: Household) -> str:
     return f"http://127.0.0.1:{port}/v1"
 
 
-def start_services(site: Site, household: Household, host: str, port: int) -> None:
-    """Beat, worker and web, in this order, for they end in the other one."""
-    module = [sys.executable, "-m"]
-    celery = [*module, "celery", "-A", "quality.celery:app"]
-    talk = ["--without-mingle", "--without-gossip", "--without-heartbeat"]  # to other workers: there are none
-    web = ["granian", "--interface=asginl", f"--host={host}", f"--port={port}", "--workers=1", "--no-access-log"]
-    commands = {
-        "beat": [*celery, "beat", "--loglevel=INFO", f"--schedule={site.state.folder / 'beat-schedule'}"],
-        "worker": [*celery, "worker", "--loglevel=INFO", "--pool=threads", "--concurrency=4", *talk],
-        "web": [*module, *web, "--workers-kill-timeout=5", "quality.asgi:application"],
-    }
-    for name, command in commands.items():
+def start_services(site: Site, household: Household, services: Mapping[str, Sequence[str]]) -> None:
+    """In this order; they end in the other one."""
+    for name, command in services.items():
         household.start(
             name,
-            command,
+            [sys.executable, "-m", *command],
             log=site.state.new_log(name),
             env=site.env,
             cwd=site.root,
-            stop_signals=WORKER_STOP if name == "worker" else OTHER_STOP,
+            stop_signals=WORKER_STOP if "worker" in command else OTHER_STOP,
         )
+
+
+def first_services(host: str, port: int) -> dict[str, Sequence[str]]:
+    """What a person who opens the first page needs."""
+    web = ("--interface=asginl", f"--host={host}", f"--port={port}", "--workers=1", "--no-access-log")
+    return {
+        "turns": worker("turns", num_threads=2),
+        "web": ("granian", *web, "--workers-kill-timeout=5", "quality.asgi:application"),
+    }
+
+
+def later_services(site: Site) -> dict[str, Sequence[str]]:
+    """What may begin a moment later: an import waits, and keeps no turn waiting."""
+    schedule = f"--schedule={site.state.folder / 'beat-schedule'}"
+    return {
+        "jobs": worker("celery", num_threads=4),
+        "beat": (*CELERY, "beat", "--loglevel=INFO", schedule),
+    }
+
+
+def worker(queue: str, *, num_threads: int) -> Sequence[str]:
+    """One Celery worker. Workers do not talk to each other: what they share is in the rows."""
+    alone = ("--without-mingle", "--without-gossip", "--without-heartbeat", f"--hostname={queue}@%h")
+    threads = ("--pool=threads", f"--concurrency={num_threads}")
+    return (*CELERY, "worker", f"--queues={queue}", "--loglevel=INFO", *threads, *alone)
 
 
 def announce(site: Site, address: str, link: Step) -> None:
