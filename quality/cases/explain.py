@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from engine.text import well_formed
 from quality.cases.sample import Reason
 from quality.cases.values import jsonable, steps_of
 
@@ -47,9 +48,10 @@ def explain(reason: Reason) -> str:
     """What happened and what was expected, in one sentence."""
     tell = _SENTENCES.get(reason.code)
     try:
-        return tell(reason) if tell else CODES.get(reason.code, reason.code)
+        text = tell(reason) if tell else CODES.get(reason.code, reason.code)
     except (KeyError, TypeError, AttributeError, ValueError):  # a stored reason, cut short or of another version
-        return CODES[reason.code]
+        text = CODES[reason.code]
+    return well_formed(text)
 
 
 def quote(value: Any) -> str:

@@ -29,7 +29,7 @@ MAX_CALLS: Final = 200  # of a sample that are looked at; a turn makes 32 at mos
 def judge(
     expectation: Any, sample: Sample, *, tools: Any = None, now: datetime | str | None = None, ask: Ask | None = None
 ) -> Judgement:
-    """The verdict on one sample, with reasons. Never raises: what cannot be judged is an `error`.
+    """The verdict on one sample, with reasons. What cannot be judged is an `error`; only what `ask` raises is raised.
 
     `tools` are those of the case (a list as a request offers them, its JSON text, or a `Toolset`): calls are checked
     against them. `now` is the case's recorded time. `ask` puts a question to a model; it is called last, and at most
@@ -46,7 +46,8 @@ def judge(
         )
     scope = Scope(now=_moment(now), null_is_absent=parsed.null_is_absent)
     if parsed.first_cycle_only:
-        sample = replace(sample, cycles=sample.cycles[:1])
+        reply = None if any(sample.cycles[:1]) else sample.reply
+        sample = replace(sample, cycles=sample.cycles[:1], reply=reply)
     toolset = Toolset.read(tools)
     judgement = _Judge(parsed, sample, toolset, scope).judgement()
     if ask is not None and _only_waits_for_a_model(judgement):

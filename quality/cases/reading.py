@@ -8,6 +8,7 @@ from typing import Any
 
 import re2
 
+from engine.text import well_formed
 from quality.cases.values import is_number, pointer_fault, pointer_to
 
 MAX_PATTERN = 1_000  # characters
@@ -69,7 +70,7 @@ class Reader:
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, path: str, code: str, message: str) -> None:
-        self.faults.append(Fault(path, code, message))
+        self.faults.append(Fault(well_formed(path), code, well_formed(message)))  # both quote what was written
 
     def members(self, value: Any, path: str, known: Collection[str], what: str) -> dict[str, Any]:
         """The members of an object that knows these names only."""

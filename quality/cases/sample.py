@@ -91,8 +91,8 @@ class Reason:
             "code": self.code,
             "step": self.step,
             "call": self.call,
-            "tool": self.tool,
-            "path": self.path,
+            "tool": jsonable(self.tool),
+            "path": jsonable(self.path),
             "expected": jsonable(self.expected),
             "got": jsonable(self.got),
         }
@@ -128,11 +128,11 @@ class CallValidity:
             "call": self.call,
             "cycle": self.cycle,
             "index": self.index,
-            "tool": self.tool,
+            "tool": jsonable(self.tool),
             "valid": self.valid,
             "code": self.code,
-            "path": self.path,
-            "message": self.message,
+            "path": jsonable(self.path),
+            "message": jsonable(self.message),
         }
 
 

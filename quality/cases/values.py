@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from engine.strict_json import MAX_DEPTH, JsonError, read_json
+from engine.text import well_formed
 
 MAX_SHOWN = 2_000  # characters of JSON text that a reason quotes of a value
 
@@ -125,7 +126,8 @@ def plain(value: Any) -> Any:
 
 
 def jsonable(value: Any) -> Any:
-    """A value for a report: fractions as floats where that loses no digit, else as text; long values cut."""
+    """A value for a report: fractions as floats where that loses no digit, else as text; lone surrogates, which no
+    UTF-8 can carry, as U+FFFD; long values cut."""
     if value is ABSENT:
         return None
     value = _reported(value)
@@ -138,10 +140,12 @@ def _reported(value: Any) -> Any:
         number = float(value)
         return number if Decimal(repr(number)) == value else str(value)
     if isinstance(value, Mapping):
-        return {str(key): _reported(item) for key, item in value.items()}
+        return {well_formed(str(key)): _reported(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_reported(item) for item in value]
-    return value if value is None or isinstance(value, str | bool | int | float) else str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return well_formed(str(value))
 
 
 def pointer_fault(pointer: str) -> str | None:

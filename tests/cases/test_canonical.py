@@ -5,11 +5,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quality.cases.canonical import call_hash, canonical_arguments, canonical_json
 from quality.cases.values import equal, exact, key_of, read_exact
+
+LEISURELY = settings(deadline=None, max_examples=60)
 
 SCHEMA = {
     "type": "object",
@@ -81,6 +83,7 @@ values = st.recursive(
 )
 
 
+@LEISURELY
 @given(values, values)
 def test_one_spelling_exactly_for_equal_values(left: Any, right: Any) -> None:
     left, right = exact(left), exact(right)

@@ -362,6 +362,7 @@ def test_limits() -> None:
     assert verdict(expectation, sample(A, B)) is PASS  # two calls, and the final text as the third reply
     assert codes(judge(expectation, sample([A, B, C]))) == ["too_many_calls"]
     assert codes(judge(expectation, sample(A, [], B))) == ["too_many_cycles"]
+    assert verdict({**calls("first", "a"), "limits": {"max_cycles": 1}}, sample(A, B)) is PASS
 
 
 @pytest.mark.parametrize(

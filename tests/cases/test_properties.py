@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quality.cases.explain import CODES, explain
@@ -14,8 +14,11 @@ from quality.cases.matchers import Scope, matcher
 from quality.cases.pairing import Covering, maximum, one_to_one
 from quality.cases.reading import Reader
 from quality.cases.sample import Call, Ending, Sample, Served
+from quality.cases.schema import check
 from quality.cases.values import ABSENT, equal, exact, key_of, read_exact
 from tests.corpus import corpus
+
+LEISURELY = settings(deadline=None, max_examples=60)
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
@@ -71,6 +74,7 @@ def ok(written: Any, value: Any) -> bool | None:
     return read.match(value if value is ABSENT else exact(value), Scope()).ok
 
 
+@LEISURELY
 @given(matchers, json_values | st.just(ABSENT))
 def test_not_not_is_nothing(written: Any, value: Any) -> None:
     assert ok({"not": {"not": written}}, value) is ok(written, value)
@@ -78,6 +82,7 @@ def test_not_not_is_nothing(written: Any, value: Any) -> None:
     assert ok({"not": written}, value) is (None if answer is None else not answer)
 
 
+@LEISURELY
 @given(json_values, json_values)
 def test_equality_is_that_of_keys(left: Any, right: Any) -> None:
     left, right = exact(left), exact(right)
@@ -85,6 +90,7 @@ def test_equality_is_that_of_keys(left: Any, right: Any) -> None:
     assert equal(left, right) is equal(right, left) is (key_of(left) == key_of(right))
 
 
+@LEISURELY
 @given(json_values)
 def test_a_value_equals_what_its_json_text_says(value: Any) -> None:
     assert ok({"equal": value}, json.loads(json.dumps(value)))
@@ -108,6 +114,7 @@ def best_by_trying_all(edges: list[list[int]], num_right: int) -> int:
     return best
 
 
+@LEISURELY
 @given(graphs)
 def test_a_matching_is_as_large_as_can_be(graph: tuple[list[set[int]], int]) -> None:
     edges, num_right = [sorted(row) for row in graph[0]], graph[1]
@@ -117,6 +124,7 @@ def test_a_matching_is_as_large_as_can_be(graph: tuple[list[set[int]], int]) -> 
     assert all(right in edges[left] for left, right in enumerate(partners) if right is not None)
 
 
+@LEISURELY
 @given(graphs, st.randoms(use_true_random=False))
 def test_the_size_of_a_matching_does_not_hang_on_order(graph: tuple[list[set[int]], int], random: Any) -> None:
     edges, num_right = [sorted(row) for row in graph[0]], graph[1]
@@ -129,6 +137,7 @@ def test_the_size_of_a_matching_does_not_hang_on_order(graph: tuple[list[set[int
 counts = st.tuples(st.integers(0, 2), st.integers(0, 2)).map(sorted)
 
 
+@LEISURELY
 @given(graphs, st.lists(counts, min_size=5, max_size=5))
 def test_those_that_need_calls_come_first_and_then_as_many_as_can_be(
     graph: tuple[list[set[int]], int], bounds: list[list[int]]
@@ -204,6 +213,7 @@ samples = st.builds(
 )
 
 
+@LEISURELY
 @given(expectations, samples)
 def test_reasons_are_stable_and_there_are_none_exactly_when_a_sample_passes(expectation: Any, sample: Sample) -> None:
     first, again = judge(expectation, sample), judge(json.loads(json.dumps(expectation)), sample)
@@ -216,6 +226,7 @@ def test_reasons_are_stable_and_there_are_none_exactly_when_a_sample_passes(expe
     assert len(first.validity) == len(sample.calls) or expectation["calls"]["mode"] == "first"
 
 
+@LEISURELY
 @given(expectations, samples, st.randoms(use_true_random=False))
 def test_where_order_means_nothing_the_verdict_does_not_hang_on_it(
     expectation: Any, sample: Sample, random: Any
@@ -228,6 +239,7 @@ def test_where_order_means_nothing_the_verdict_does_not_hang_on_it(
     assert judge(mixed, Sample(cycles, sample.reply, sample.ending)).verdict is judge(expectation, sample).verdict
 
 
+@LEISURELY
 @given(expectations, samples)
 def test_what_is_decided_stays_decided(expectation: Any, sample: Sample) -> None:
     """A verdict on a part of a sample that is said to be decided is the verdict on the whole."""
@@ -240,6 +252,7 @@ def test_what_is_decided_stays_decided(expectation: Any, sample: Sample) -> None
             assert whole.verdict in ("fail", "invalid_call")
 
 
+@LEISURELY
 @given(expectations, samples)
 def test_exact_is_stricter_than_the_rest(expectation: Any, sample: Sample) -> None:
     def passes(mode: str) -> bool:
@@ -252,6 +265,7 @@ def test_exact_is_stricter_than_the_rest(expectation: Any, sample: Sample) -> No
         assert passes("contains")
 
 
+@LEISURELY
 @given(st.one_of(json_values, expectations), st.one_of(json_values, st.text()), json_values)
 def test_nothing_raises_whatever_it_is_given(expectation: Any, reply: Any, tools: Any) -> None:
     sample = Sample(((Call("a", reply if isinstance(reply, str | dict) else None, Served("{")),),), str(reply))
@@ -275,6 +289,21 @@ def test_hostile_json_is_judged(case: dict[str, Any]) -> None:
     two = {"version": 1, "calls": {"mode": "exact", "steps": [{"tool": "t", "extra_args": "allow"}, when]}}
     for expectation in (ANY, two, {"version": 1, "calls": {"mode": "none"}}, text):
         judgement = judge(expectation, Sample(((Call("t", text, Served(text)),),), text))
-        json.dumps(judgement.as_dict())
+        json.dumps(judgement.as_dict(), ensure_ascii=False).encode()
         for reason in judgement.reasons:
-            explain(reason)
+            explain(reason).encode()
+
+
+@pytest.mark.parametrize("odd", ["\ud800", "\udfff x"])
+def test_what_no_utf_8_can_carry_stays_out_of_reports(odd: str) -> None:
+    made = Call(odd, json.dumps({odd: odd}))
+    for expectation in (
+        {"version": 1, "calls": {"mode": "none"}},
+        {"version": 1, "calls": {"mode": "first", "steps": [{"tool": odd, "args": {odd: "x"}}]}},
+        {"version": 1, odd: 1, "calls": {"mode": odd}},
+    ):
+        judgement = judge(expectation, Sample(((made,),)), tools=[{"name": "t"}])
+        json.dumps(judgement.as_dict(), ensure_ascii=False).encode()
+        "".join(explain(reason) for reason in judgement.reasons).encode()
+        for fault in check(expectation):
+            f"{fault.path}{fault.message}".encode()

@@ -6,13 +6,15 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quality.cases.matchers import MATCHERS
 from quality.cases.published import SCHEMAS, text_of
 from quality.cases.schema import EXPECTATION_SCHEMA, ExpectationError, advise, check, parse
 from tests.cases.samples import calls, tool
+
+LEISURELY = settings(deadline=None, max_examples=60)
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schemas"
 EXAMPLE = {
@@ -287,6 +289,7 @@ pieces = st.recursive(
 )
 
 
+@LEISURELY
 @given(pieces, pieces, pieces)
 def test_check_and_schema_agree_and_nothing_raises(matcher: Any, step: Any, reply: Any) -> None:
     validator = jsonschema.Draft202012Validator(EXPECTATION_SCHEMA)

@@ -4,12 +4,14 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from quality.cases import statistics
 from quality.cases.statistics import Change, State
+
+LEISURELY = settings(deadline=None, max_examples=60)
 
 
 @pytest.mark.parametrize(("n", "low"), [(5, 0.566), (10, 0.72), (20, 0.84)])
@@ -52,6 +54,7 @@ def test_all_of_k_is_a_hard_rule_for_soft_cases(rate: float, k: int, share: floa
 counts = st.integers(1, 30).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
+@LEISURELY
 @given(counts, counts)
 def test_fisher_is_scipys(a: tuple[int, int], b: tuple[int, int]) -> None:
     table = [[a[0], a[1] - a[0]], [b[0], b[1] - b[0]]]
@@ -59,12 +62,14 @@ def test_fisher_is_scipys(a: tuple[int, int], b: tuple[int, int]) -> None:
     assert statistics.fisher_drop(*a, *b) == pytest.approx(float(expected), abs=1e-9)
 
 
+@LEISURELY
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_scipys_binomial_test(b: int, c: int) -> None:
     expected = stats.binomtest(b, b + c, 0.5).pvalue if b + c else 1.0
     assert statistics.mcnemar(b, c) == pytest.approx(float(expected), abs=1e-9)
 
 
+@LEISURELY
 @given(counts, st.sampled_from([0.8, 0.95, 0.99]))
 def test_wilson_is_scipys(count: tuple[int, int], confidence: float) -> None:
     expected = stats.binomtest(*count).proportion_ci(confidence, method="wilson")
@@ -73,6 +78,7 @@ def test_wilson_is_scipys(count: tuple[int, int], confidence: float) -> None:
     assert interval.high == pytest.approx(float(expected.high), abs=1e-9)
 
 
+@LEISURELY
 @given(st.lists(st.floats(0, 1), max_size=8))
 def test_holm_rejects_stepwise(p_values: list[float]) -> None:
     """Holm by its definition: the smallest p against alpha / m, the next against alpha / (m - 1), until one is kept."""
@@ -92,6 +98,7 @@ def test_holm_by_hand() -> None:
     assert statistics.holm([]) == []
 
 
+@LEISURELY
 @given(st.integers(1, 15).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
 def test_pass_at_k_and_pass_hat_k_are_what_drawing_gives(drawn: tuple[int, int, int]) -> None:
     n, c, k = drawn
