@@ -247,6 +247,21 @@ class CorrectionForm:
 
     def correction(self) -> str | None:
         """The correction as JSON text, None if nothing was said. Raises Unfinished."""
+        try:
+            return self._read()
+        except Unfinished:
+            self._focus_fault()
+            raise
+
+    def _focus_fault(self) -> None:
+        """The first field that something is wrong with is where to go on."""
+        if self.fields is None or not self.fields.errors:
+            return
+        first = next((name for name in self.fields.fields if name in self.fields.errors), None)
+        for name, field in self.fields.fields.items():
+            field.widget.attrs["autofocus"] = name == first
+
+    def _read(self) -> str | None:
         pieces = []
         if self.asks_tool and self.tool:
             pieces.append(f'"tool": {dump(self.tool)}')

@@ -23,7 +23,7 @@ from quality.pages.calls import chips, filter_query, item_context, page_of_call
 from quality.pages.correction_form import ASKED, CorrectionForm, Unfinished
 from quality.pages.labels import ItemForm, LabelForm, describe, label_context, last_label
 from quality.review import items, labelling
-from quality.review.evidence import evidence_of
+from quality.review.evidence import ItemEvidence, evidence_of
 from quality.review.items import Item, NoSuchItem
 from tenants.models import Role
 
@@ -252,10 +252,16 @@ def _shown(request: TenantRequest, queue: Queue, item: Item | None, *, notice: s
     if item is None:
         context["last"] = last_label(request)
     if item is not None:
-        found = evidence_of(item)
+        found = _found(item, more)
         address_of = partial(_place_of_call, queue, request.tenant.slug)
         context |= item_context(found, address_of) | label_context(request, found) | context
     return _render(request, TEMPLATE, context, partial="review")
+
+
+def _found(item: Item, more: dict[str, Any]) -> ItemEvidence:
+    """What is known of an item: the form of a correction has read it already."""
+    form = more.get("correcting")
+    return form.found if isinstance(form, CorrectionForm) else evidence_of(item)
 
 
 def _frame(request: TenantRequest, queue: Queue, item: Item | None) -> dict[str, Any]:
@@ -300,7 +306,7 @@ def _labels_of(around: Iterable[Item]) -> dict[tuple[int, int, int | None], str 
 
 def _judgement(request: TenantRequest, queue: Queue, item: Item, *, status: int = 200, **more: Any) -> HttpResponse:
     """The judgement alone, in the place where it stands."""
-    found = evidence_of(item)
+    found = _found(item, more)
     context = item_context(found, page_of_call(request)) | label_context(request, found)
     context |= {"query": queue.query.urlencode(), "stay": bool(request.POST.get("stay"))} | more
     response = render(cast(HttpRequest, request), "components/judgement.html", context, status=status)

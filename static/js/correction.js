@@ -45,6 +45,7 @@
     if (!form() || event.isComposing || document.querySelector("dialog:modal")) return;
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
+      document.activeElement.blur(); // else the note of the next item would have the focus, and take its label's key
       form().requestSubmit(form().querySelector("[data-saves]"));
     } else if (event.key === "Escape" && !(event.target.form === form() && touched())) {
       event.preventDefault();

@@ -93,6 +93,8 @@ PLACES = [
     "review/?done=1",
     "turns/",
     "pending/",
+    "guidelines/",
+    "guidelines/?edit",
     "imports/",
     "export/",
     "members/",
@@ -106,6 +108,8 @@ def paths(calls):
     for call in calls[:3]:
         yield f"calls/{call.pk}/"
         yield f"review/?call={call.pk}"
+        yield f"review/?call={call.pk}&correct=bad_args"
+        yield f"review/?call={call.pk}&correct=missing_tool"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
