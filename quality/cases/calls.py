@@ -73,7 +73,9 @@ def _judge_steps(mode: Mode, steps: tuple[Step, ...], sitting: Sitting) -> Findi
 
 def _held(mode: Mode, steps: tuple[Step, ...], attempt: "_Attempt", accepted: Accepted, sitting: Sitting) -> Finding:
     bounded = any(step.count is not None and step.count.most is not None for step in steps)
-    settled = mode is Mode.FIRST or (mode in (Mode.CONTAINS, Mode.IN_ORDER) and not bounded)
+    settled = mode in (Mode.CONTAINS, Mode.IN_ORDER) and not bounded
+    if mode is Mode.FIRST:
+        settled = bool(sitting.sample.cycles)
     finding = Finding(settled=settled, pairs=_numbered(attempt.pairs))
     if accepted is _POSSIBLE:
         for step, call in attempt.pairs:

@@ -405,6 +405,7 @@ ORDER = {"tool": "a"}
         (calls("first", "a"), "a", PASS),
         (calls("first", "a"), "b", FAIL),
         (calls("first", "a"), "", DIVERGED),
+        (calls("first", {"tool": "a", "count": {"min": 0}}), "", DIVERGED),
         (calls("exact", "a", "b"), "a", DIVERGED),
         (calls("exact", "a", "b"), "b", FAIL),
         (calls("exact", "a", "b"), "ab", DIVERGED),
