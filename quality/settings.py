@@ -174,6 +174,7 @@ if REDIS_URL:
     # It is asked while a connection to the database is held: better no answer than a late one. Tried again is only what
     # met a connection that a restart of Redis had closed.
     CACHES["default"]["OPTIONS"] = {
+        "pool_class": "tenants.shared.OnePool",
         "socket_timeout": 2,
         "socket_connect_timeout": 2,
         "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import OrderedDict
 from threading import Lock
+from typing import Any
 
 import redis
 from django.core.cache import cache
@@ -20,6 +21,20 @@ MAX_KNOWN = 1_000
 _lock = Lock()
 _known: OrderedDict[str, str | None] = OrderedDict()
 _away_until = 0.0
+
+
+class OnePool(redis.ConnectionPool):
+    """One pool a process: Django makes its cache anew for each thread, and under ASGI threads come and go."""
+
+    _made: dict[str, redis.ConnectionPool] = {}
+    _making = Lock()
+
+    @classmethod
+    def from_url(cls, url: str, **options: Any) -> Any:
+        with cls._making:
+            if url not in cls._made:
+                cls._made[url] = super().from_url(url, **options)
+            return cls._made[url]
 
 
 class CacheAway(Exception):
