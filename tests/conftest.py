@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
+from django.core.cache import cache
 from django.core.management import call_command
 from django.db import connections
 from psycopg import sql
@@ -114,6 +115,8 @@ def db(
         for connection in connections.all(initialized_only=True):
             connection.close()
         empty_tables()
+        if environment.IS_ON_REDIS:
+            cache.clear()  # with the messages that lie there
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,7 @@
 """Points the settings at this worker's own database before Django reads them (loaded with `-p`, see pyproject.toml).
 
-`TEST_DATABASE_ADMIN_URL` is the DSN of an administrator on the server to test against; `make test` gives one.
+`TEST_DATABASE_ADMIN_URL` is the DSN of an administrator on the server to test against; `make test` gives one. With
+`TEST_BROKER=redis` the Redis of `TEST_REDIS_URL` is broker and cache, as `REDIS_URL` makes it one in the field.
 """
 
 import hashlib
@@ -36,5 +37,10 @@ os.environ.update(
     LOG_LEVEL="WARNING",
 )
 os.environ.pop("REDIS_URL", None)
+IS_ON_REDIS = os.environ.get("TEST_BROKER") == "redis"
+if IS_ON_REDIS:  # one database of it for each process; they are emptied after each test
+    _redis = urlsplit(os.environ["TEST_REDIS_URL"])
+    _number = 1 + int(WORKER.removeprefix("gw")) % 15 if WORKER.startswith("gw") else 0
+    os.environ["REDIS_URL"] = _redis._replace(path=f"/{_number}").geturl()
 os.environ.pop("DEBUG", None)
 os.environ.pop("SECURE", None)
