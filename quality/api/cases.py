@@ -69,7 +69,7 @@ def _reviewers(case: Case) -> list[dict[str, Any]]:
 
 def made_told(number: int) -> dict[str, Any]:
     case = cases.get(number)
-    return {"case": case_told(case), "check": shapes.check_told(cases.judge_recorded(case))}
+    return {"case": case_told(case), "check": shapes.check_told(case)}
 
 
 class CasesView(TenantView):
@@ -254,7 +254,7 @@ class JudgeView(TenantView):
         """Judge the recorded and the corrected call by the case's expectation, or by the one sent. Changes nothing."""
         read_body(shapes.JudgeRequest, request)
         case = cases.get(parse_ref(ref))
-        return Response(shapes.check_told(cases.judge_recorded(case, expectation=spelled(request, "expectation"))))
+        return Response(shapes.check_told(case, expectation=spelled(request, "expectation")))
 
 
 class CaseImportView(TenantView):

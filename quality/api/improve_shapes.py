@@ -8,13 +8,12 @@ from rest_framework import serializers
 
 from quality.api.shapes import Evidence, LabelField, Person, StrictRequest
 from quality.cases.explain import explain
-from quality.cases.judge import CaseCheck
 from quality.cases.sample import Judgement
 from quality.improve import groups
-from quality.improve.case_store import CaseConflict
+from quality.improve.cases import CaseConflict, doubts, judge_recorded
 from quality.improve.proposals import ProposalConflict
 from quality.improve.rates import MIN_ITEMS
-from quality.models import ArtifactKind, CaseStatus, Proposal, ProposalEvent, ProposalState
+from quality.models import ArtifactKind, Case, CaseStatus, Proposal, ProposalEvent, ProposalState
 
 # --- groups ----------------------------------------------------------------------------------------------------------
 
@@ -377,11 +376,15 @@ class CaseImportSerializer(serializers.Serializer):
     warnings = serializers.ListField(child=serializers.CharField())
 
 
-def check_told(check: CaseCheck) -> dict[str, Any]:
+def check_told(case: Case, *, expectation: str | None = None) -> dict[str, Any]:
+    """What the case, or another expectation in its place, says of the recorded and the corrected call."""
+    check = judge_recorded(case, expectation=expectation)
+    found = doubts(case.expectation if expectation is None else expectation, case.tools)
+    said = [f"{fault.path}: {fault.message}" if fault.path else fault.message for fault in found[:20]]
     return {
         "recorded": _judgement_told(check.recorded),
         "corrected": _judgement_told(check.corrected) if check.corrected else None,
-        "warnings": list(check.warnings),
+        "warnings": [*check.warnings, *said],
     }
 
 

@@ -217,7 +217,7 @@ class ProposalCaseView(TenantView):
             token=request.auth,
         )
         made = cases.get(case.number)
-        body = {"case": case_told(made), "check": shapes.check_told(cases.judge_recorded(made))}
+        body = {"case": case_told(made), "check": shapes.check_told(made)}
         return Response({**body, "proposal": shapes.proposal_told(proposals.get(pk))}, status=201)
 
 

@@ -171,9 +171,10 @@ def checked_behavior(text: str) -> str:
     return text
 
 
-def checked_expectation(text: str, tools: str | None) -> str:
-    """JSON text of a usable expectation."""
-    faults = schema.check(text, tools)
+def checked_expectation(text: str) -> str:
+    """JSON text of a usable expectation. What the case's tools make impossible is for `doubts` to tell: a reviewer may
+    well expect a tool that was not offered then."""
+    faults = schema.check(text)
     if faults:
         errors = [
             ValidationError(f"{fault.path}: {fault.message}" if fault.path else fault.message, code=fault.code)
@@ -182,6 +183,13 @@ def checked_expectation(text: str, tools: str | None) -> str:
         raise ValidationError({"expectation": errors})
     checked_json("expectation", text)
     return text
+
+
+def doubts(expectation: str, tools: str | None) -> list[schema.Fault]:
+    """What is probably not meant: calls that no model could make with these tools, steps that say nothing."""
+    if schema.check(expectation):
+        return []
+    return [*schema.check(expectation, tools), *schema.advise(expectation, tools)]
 
 
 _STUB_MEMBERS = {"tool", "args", "arguments", "result", "isError"}

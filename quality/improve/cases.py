@@ -25,6 +25,7 @@ from quality.improve.case_store import (
     NoSuchCase,
     NotArchived,
     StaleCase,
+    doubts,
     refuse,
 )
 from quality.ingest.jsontext import dump
@@ -53,6 +54,7 @@ __all__ = [
     "StaleCase",
     "archive",
     "case_from_feedback",
+    "doubts",
     "draft_from",
     "duplicates",
     "edit",
@@ -188,7 +190,7 @@ def case_from_feedback(
         )
     case = _unsaved(draft)
     case.behavior = case_store.checked_behavior(behavior or draft.behavior)
-    case.expectation = case_store.checked_expectation(wanted, draft.tools)
+    case.expectation = case_store.checked_expectation(wanted)
     case.tags = case_store.checked_tags(tags)
     case.proposal = proposal
     case.created_by = by
@@ -256,7 +258,7 @@ def edit(
     if behavior is not None:
         wanted["behavior"] = case_store.checked_behavior(behavior)
     if expectation is not None:
-        wanted["expectation"] = case_store.checked_expectation(expectation, case.tools)
+        wanted["expectation"] = case_store.checked_expectation(expectation)
     if stubs is not None:
         wanted["stubs"] = case_store.checked_stubs(stubs)
     if tags is not None:

@@ -69,11 +69,12 @@ class Editor:
 
     @property
     def faults(self) -> list[schema.Fault]:
-        return schema.check(self.text, self.source.tools)
+        return schema.check(self.text)
 
     @property
     def doubts(self) -> list[schema.Fault]:
-        return schema.advise(self.text, self.source.tools)
+        """A tool that was not offered then is among them: it may well be what is expected."""
+        return cases.doubts(self.text, self.source.tools)
 
     @property
     def check(self) -> CaseCheck | None:

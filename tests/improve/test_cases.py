@@ -147,13 +147,22 @@ def test_each_label_makes_a_case_that_does_what_it_is_for(ada: User, label: str,
     """The recorded call of a bad label fails its own case, the corrected one passes."""
     call = None if label == "missing_tool" else ToolCallFactory()
     feedback = FeedbackFactory(call=call, label=label, correction=correction)
-    draft = draft_from(feedback)
-    tools = None if label == "wrong_tool" else draft.tools
-    assert draft.expectation
-    check = judge_recorded(case_from_feedback(feedback, by=ada) if tools else draft)
-    assert check.recorded.passed == (label == "good_reply")
-    if label != "wrong_tool":
-        assert check.warnings == ()
+    case = case_from_feedback(feedback, by=ada)
+    for check in (judge_recorded(draft_from(feedback)), judge_recorded(case)):
+        assert check.recorded.passed == (label == "good_reply")
+        if not (correction and "get_time" in correction):
+            assert check.warnings == ()
+
+
+def test_a_tool_that_was_not_offered_may_be_expected_with_a_warning(ada: User) -> None:
+    said = '{"tool": "get_time", "offered": false, "arguments": {"zone": "x"}}'
+    case = case_from_feedback(FeedbackFactory(label="wrong_tool", correction=said), by=ada)
+    check = judge_recorded(case)
+    assert not check.recorded.passed
+    assert any("no model could pass" in warning for warning in check.warnings)
+    assert [(doubt.path, doubt.code) for doubt in cases.doubts(case.expectation, case.tools)] == [
+        ("/calls/steps/0/tool", "unknown_tool")
+    ]
 
 
 def test_calls_beside_are_expected_too_with_any_arguments(ada: User) -> None:
@@ -220,7 +229,7 @@ def test_a_label_of_another_group_does_not_close_a_proposal(ada: User) -> None:
     [
         ({"expectation": "{"}, "expectation"),
         ({"expectation": '{"version": 2}'}, "expectation"),
-        ({"expectation": '{"version": 1, "calls": {"mode": "first", "steps": [{"tool": "x"}]}}'}, "expectation"),
+        ({"expectation": '{"version": 1, "calls": {"mode": "last"}}'}, "expectation"),
         ({"behavior": "x" * 10_001}, "behavior"),
         ({"behavior": "a\x00b"}, "behavior"),
         ({"tags": [" "]}, "tags"),
@@ -403,6 +412,14 @@ def test_a_case_outlives_its_call(ada: User) -> None:
     assert record_of(after) == before
     assert CaseVersion.objects.count() == 1
     assert judge_recorded(after).recorded.passed is False
+
+
+def test_a_case_that_no_export_could_carry_is_refused(ada: User) -> None:
+    call = ToolCallFactory(result=json.dumps("x" * 3_000_000))  # once as observed, once as a stub
+    with pytest.raises(ValidationError) as caught:
+        case_from_feedback(FeedbackFactory(call=call, correction=CORRECTION), by=ada)
+    assert code_of(caught) == {"__all__": "too_large"}
+    assert not Case.objects.exists()
 
 
 def test_unused_toolsets_are_no_trouble(ada: User) -> None:
