@@ -128,7 +128,7 @@ def carry_out(request: TenantRequest, one: TurnCall, place: str) -> Came:
     """Record what was sent from a card, and the label with it; in one transaction."""
     form = DecisionForm(request.POST)
     if not form.is_valid():
-        faults = [text for texts in form.errors.values() for text in texts]
+        faults = [str(text) for texts in form.errors.values() for text in texts]
         return _refused(one, place, request.POST.get("form", ""), faults, request.POST)
     sent = form.cleaned_data
     fields = None
