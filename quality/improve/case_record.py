@@ -7,13 +7,11 @@ import datetime as dt
 import json
 from typing import Any
 
+from quality.export_lines import one_line
 from quality.models import Case
 
 RECORD_TYPE = "tool_call_regression_case"
 SCHEMA_VERSION = 1
-
-# White space in JSON, or inside a string: never the end of a line for any reader.
-BREAKS = str.maketrans({"\r": " ", "\n": " ", "\t": " ", "\x85": r"\u0085", "\u2028": r"\u2028", "\u2029": r"\u2029"})
 
 
 def record_of(case: Case) -> str:
@@ -46,7 +44,7 @@ def record_of(case: Case) -> str:
         createdAt=_moment(case.created_at),
         updatedAt=_moment(case.updated_at),
     )
-    return record.translate(BREAKS)
+    return one_line(record).removesuffix("\n")
 
 
 def moment_text(moment: dt.datetime) -> str:
