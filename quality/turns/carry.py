@@ -150,6 +150,7 @@ class Carrier:
         self.claim = claim
         self.cancel = asyncio.Event()
         self.is_lost = False
+        self._is_closing = False  # the last write is under way: it tells by itself whether the turn is ours
         self.task: asyncio.Task[None] | None = None
         self._journal = journal
         self._in_thread = in_thread
@@ -159,7 +160,7 @@ class Carrier:
     def lose(self) -> None:
         """The turn is another's: stop at once, write nothing more."""
         self.is_lost = True
-        if self.task is not None:
+        if self.task is not None and not self._is_closing:
             self.task.cancel()
 
     async def run(self) -> None:
@@ -253,6 +254,7 @@ class Carrier:
         result: TurnResult | None = None,
     ) -> None:
         """One commit: the turn's end (or its rest), and the event that tells of it."""
+        self._is_closing = True
         place = {"tenant_id": self.claim.tenant_id, "turn_id": self.claim.turn_id}
         content = result.content if result else None
         cycles = loaded.resume.cycles
