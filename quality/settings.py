@@ -337,6 +337,14 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SERVE_AUTHENTICATION": [],
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "quality.api.docs.add_problems"],
+    "ENUM_NAME_OVERRIDES": {
+        "ArtifactKind": "quality.models.ArtifactKind",
+        "CoachItemKind": "quality.models.CoachItem.Kind",
+        "CoachItemState": "quality.models.CoachItem.State",
+        "CoachState": "quality.models.CoachState",
+        "GroupState": "quality.improve.groups.STATES",
+        "ProposalState": "quality.models.ProposalState",
+    },
 }
 
 LOGGING = {

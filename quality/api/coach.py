@@ -40,12 +40,12 @@ class CoachItemSerializer(serializers.Serializer):
     """One suggestion. `text` is a guidance line or a skill's name; an example has `user` and `assistant` instead."""
 
     id = serializers.IntegerField()
-    kind = serializers.ChoiceField(choices=CoachItem.Kind.values)
+    kind = serializers.ChoiceField(choices=CoachItem.Kind.choices)
     text = serializers.CharField()
     user = serializers.CharField(source="user_text")
     assistant = serializers.CharField(source="assistant_text")
     rationale = serializers.CharField()
-    state = serializers.ChoiceField(choices=CoachItem.State.values)
+    state = serializers.ChoiceField(choices=CoachItem.State.choices)
     styleVersion = serializers.IntegerField(source="style_version", allow_null=True)
     restsOn = RestsOn(many=True, source="rests_on")
 
@@ -58,7 +58,7 @@ class CoachRunSerializer(serializers.Serializer):
     styleVersion = serializers.IntegerField(source="style_version")
     method = serializers.ChoiceField(choices=[runs.MODEL, runs.RULES])
     model = serializers.CharField(source="model_label")
-    state = serializers.ChoiceField(choices=CoachState.values)
+    state = serializers.ChoiceField(choices=CoachState.choices)
     failure = serializers.CharField()
     summary = serializers.CharField()
     numFeedback = serializers.IntegerField(source="num_feedback")

@@ -82,9 +82,9 @@ class SummaryView(TenantView):
         summary = summarise(period)
         told = {
             **shapes.PeriodSerializer(summary).data,
-            "total": shapes.RateSerializer(rates.total(period)).data,
-            "rates": {name: shapes.RateSerializer(rates.by(name, period), many=True).data for name in rates.DIMENSIONS},
-            "trend": shapes.PointSerializer(
+            "total": shapes.LabelRateSerializer(rates.total(period)).data,
+            "rates": {name: shapes.LabelRateSerializer(rates.by(name, period), many=True).data for name in rates.DIMENSIONS},
+            "trend": shapes.TrendPointSerializer(
                 rates.trend(period, summary.since.date(), summary.until.date()), many=True
             ).data,
             "lastImports": shapes.ImportSerializer(last_imports(), many=True).data,

@@ -53,7 +53,7 @@ class GroupSerializer(serializers.Serializer):
     newestAt = serializers.DateTimeField(source="newest_at")
     proposalId = serializers.IntegerField(source="proposal_id", allow_null=True)
     againSince = serializers.IntegerField(source="again_since", allow_null=True)
-    suggestedKind = serializers.ChoiceField(source="suggested_kind", choices=ArtifactKind.values)
+    suggestedKind = serializers.ChoiceField(source="suggested_kind", choices=ArtifactKind.choices)
     examples = GroupExampleSerializer(many=True)
 
 
@@ -66,7 +66,7 @@ class GroupPageSerializer(serializers.Serializer):
 
 
 class ResolutionSerializer(serializers.Serializer):
-    kind = serializers.ChoiceField(source="resolution_kind", choices=ArtifactKind.values)
+    kind = serializers.ChoiceField(source="resolution_kind", choices=ArtifactKind.choices)
     ref = serializers.CharField(source="resolution_ref")
     note = serializers.CharField(source="resolution_note")
 
@@ -88,13 +88,13 @@ class ProposalSerializer(_Resolved):
 
     id = serializers.IntegerField()
     version = serializers.IntegerField(help_text="Send it along with your decision.")
-    state = serializers.ChoiceField(choices=ProposalState.values)
+    state = serializers.ChoiceField(choices=ProposalState.choices)
     label = LabelField()
     toolName = serializers.CharField(source="tool_name")
     styleId = serializers.CharField(source="style_id")
     fault = serializers.CharField()
     title = serializers.CharField()
-    suggestedKind = serializers.ChoiceField(source="suggested_kind", choices=ArtifactKind.values)
+    suggestedKind = serializers.ChoiceField(source="suggested_kind", choices=ArtifactKind.choices)
     reason = serializers.CharField()
     decidedBy = Person(source="decided_by", allow_null=True)
     decidedAt = serializers.DateTimeField(source="decided_at", allow_null=True)

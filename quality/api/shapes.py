@@ -271,7 +271,7 @@ class PeriodSerializer(serializers.Serializer):
     topFailing = ToolSummarySerializer(source="top_failing", many=True)
 
 
-class RateSerializer(serializers.Serializer):
+class LabelRateSerializer(serializers.Serializer):
     """Share of items that reviewers labelled wrong tool, missing tool or bad arguments, of all with a label. `low` and
     `high` are its 95 % interval (Wilson). `key` is empty where nothing was recorded."""
 
@@ -284,25 +284,25 @@ class RateSerializer(serializers.Serializer):
     high = serializers.FloatField()
 
 
-class PointSerializer(serializers.Serializer):
+class TrendPointSerializer(serializers.Serializer):
     """One piece of the trend: whole days (UTC), both included."""
 
     first = serializers.DateField()
     last = serializers.DateField()
-    rate = RateSerializer()
+    rate = LabelRateSerializer()
 
 
-class RatesSerializer(serializers.Serializer):
-    tool = RateSerializer(many=True)
-    style = RateSerializer(many=True)
-    model = RateSerializer(many=True)
-    toolset = RateSerializer(many=True)
+class LabelRatesSerializer(serializers.Serializer):
+    tool = LabelRateSerializer(many=True)
+    style = LabelRateSerializer(many=True)
+    model = LabelRateSerializer(many=True)
+    toolset = LabelRateSerializer(many=True)
 
 
 class SummarySerializer(PeriodSerializer):
-    total = RateSerializer()
-    rates = RatesSerializer()
-    trend = PointSerializer(many=True)
+    total = LabelRateSerializer()
+    rates = LabelRatesSerializer()
+    trend = TrendPointSerializer(many=True)
     lastImports = ImportSerializer(many=True)
 
 
