@@ -1,4 +1,4 @@
-"""Makes the demo tenants: people, roles, turns, labels. The one module of the demo that writes."""
+"""Makes the demo tenants: people, roles, turns, labels, what became of them. The one module of the demo that writes."""
 
 import contextlib
 import datetime as dt
@@ -10,17 +10,21 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from quality.demo import generator, labels, real
+from quality.demo.agents import contracts
+from quality.demo.generator import CHANGED_DAYS_AGO
 from quality.demo.guidelines import GUIDELINES
 from quality.demo.records import turn_record
 from quality.demo.scene import Scene, Verdict
-from quality.improve import guidelines
+from quality.improve import groups, guidelines, proposals
+from quality.improve.cases import case_from_feedback
+from quality.improve.groups import GroupFilter
 from quality.ingest.items import Parsed
 from quality.ingest.jsontext import dump
 from quality.ingest.store import BatchReport, store
-from quality.models import Import, ImportState, ToolCall, Turn
+from quality.models import ArtifactKind, Import, ImportState, Label, ToolCall, Turn
 from quality.review.items import Item
 from quality.review.labelling import record_label
-from tenants import access, booking, exchange
+from tenants import access, booking, exchange, styles
 from tenants.envelope import NoKeys
 from tenants.models import ExchangeRate, Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
@@ -117,9 +121,20 @@ def _admit(plan: Plan, tenant: Tenant) -> None:
 
 
 def _furnish(plan: Plan, tenant: Tenant) -> None:
-    """Tools that need nothing but the service: a booking link, and the rates of an exchange desk."""
+    """What needs nothing but the service: tools (a booking link, the rates of an exchange desk), and the styles of the
+    demo's agents, in their versions."""
     admin = User.objects.get(email=plan.people[0][0])
     with tenant_scope(tenant):
+        for style_id, versions in contracts().items():
+            style = None
+            for _, contract in sorted(versions.items()):
+                style = styles.save_style(
+                    style_id=style_id,
+                    name=style_id.replace("-", " ").capitalize(),
+                    text=styles.StyleText(contract.system),
+                    actor=admin,
+                    pk=style.pk if style else None,
+                )
         for give, get, rate in RATES:
             largest = Decimal(10_000)
             exchange.save_rate(
@@ -131,9 +146,17 @@ def _furnish(plan: Plan, tenant: Tenant) -> None:
 
 
 def _empty(tenant: Tenant) -> None:
-    """Delete the evidence and all that hangs on it. Events of review have no other way to go than with their turn."""
+    """Delete the evidence, all that hangs on it and what was made of it. Events of review have no other way to go than
+    with their turn."""
     with connection.cursor() as cursor:
-        for table in ("agent_turns", "agent_toolsets", "imports"):
+        for table in (
+            "agent_tool_call_regression_cases",
+            "agent_tool_call_improvement_proposals",
+            "coach_runs",
+            "agent_turns",
+            "agent_toolsets",
+            "imports",
+        ):
             cursor.execute(f"DELETE FROM {table} WHERE tenant_id = %s", [tenant.pk])  # noqa: S608 - names of ours
 
 
@@ -143,12 +166,37 @@ def _fill(plan: Plan, tenant: Tenant, now: dt.datetime) -> Made:
     reports = [_store(invented, tenant)]
     if recorded:
         reports.append(_import(recorded, tenant, now))
+    num_labels = _label(plan, [*invented, *recorded], now)
+    _improve(_admin(plan), now)
     return Made(
         plan,
         turns=sum(report.num_turns for report in reports),
         calls=sum(report.num_calls for report in reports),
-        labels=_label(plan, [*invented, *recorded], now),
+        labels=num_labels,
     )
+
+
+def _admin(plan: Plan) -> User:
+    return User.objects.get(email=next(email for email, _, role in plan.people if role == Role.ADMIN))
+
+
+def _improve(admin: User, now: dt.datetime) -> None:
+    """What became of the labels: the change of an agent that mended a fault, a case, and a proposal to decide on."""
+    found = groups.find(GroupFilter(), order="largest").groups
+    changed = {style: now - dt.timedelta(days=days) for style, days in CHANGED_DAYS_AGO.items()}
+    mended = next((one for one in found if one.first_at < changed.get(one.key.style_id, one.first_at)), None)
+    if mended:
+        at, style = changed[mended.key.style_id], mended.key.style_id
+        tracked = proposals.track(mended.key, by=admin, at=at - dt.timedelta(days=1))
+        note = "Version 2 says what the argument takes, and when to ask first."
+        proposals.apply(tracked.pk, kind=ArtifactKind.TOOL_SCHEMA_PATCH, ref=f"{style}@2", note=note, by=admin, at=at)
+    others = [one for one in found if one is not mended]
+    guarded = next((one for one in others if one.key.label == Label.BAD_ARGS and one.num_items > 1), None)
+    if guarded:
+        tracked = proposals.track(guarded.key, by=admin)
+        case_from_feedback(groups.feedback_of(tracked)[0], proposal=tracked, by=admin)
+    if pending := next((one for one in others if one is not guarded), None):
+        proposals.track(pending.key, by=admin)
 
 
 def _store(scenes: Sequence[Scene], tenant: Tenant, import_id: int | None = None) -> BatchReport:
@@ -191,7 +239,7 @@ def _label(plan: Plan, scenes: Sequence[Scene], now: dt.datetime) -> int:
     versions = (
         [] if guidelines.newest_number() else [(now - dt.timedelta(days=days), text) for days, text in GUIDELINES]
     )
-    admin = User.objects.get(email=next(email for email, _, role in plan.people if role == Role.ADMIN))
+    admin = _admin(plan)
     for given in labels.given(scenes, now, plan.seed):
         while versions and versions[0][0] <= given.at:
             at, text = versions.pop(0)

@@ -4,6 +4,7 @@ A proposal is pending, dismissed or applied. It changes by guarded updates: of t
 told the first. Each step is an event that nothing changes afterwards.
 """
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -197,14 +198,16 @@ def _counted(proposals: Sequence[Proposal]) -> list[ProposalRow]:
     ]
 
 
-def track(key: GroupKey, *, by: User, token: ApiToken | None = None) -> Proposal:
-    """The group's pending proposal, made now if there is none; raises NoSuchGroup if nobody says such a thing since
-    the last decision."""
-    return ensure_tracked(key, by=by, token=token)[0]
+def track(key: GroupKey, *, by: User, token: ApiToken | None = None, at: dt.datetime | None = None) -> Proposal:
+    """The group's pending proposal, made now (or `at` an earlier time, for records of what was) if there is none;
+    raises NoSuchGroup if nobody says such a thing since the last decision."""
+    return ensure_tracked(key, by=by, token=token, at=at)[0]
 
 
 @transaction.atomic
-def ensure_tracked(key: GroupKey, *, by: User, token: ApiToken | None = None) -> tuple[Proposal, bool]:
+def ensure_tracked(
+    key: GroupKey, *, by: User, token: ApiToken | None = None, at: dt.datetime | None = None
+) -> tuple[Proposal, bool]:
     """The same, and whether it was made now."""
     if pending := pending_of(key):
         return pending, False
@@ -217,6 +220,7 @@ def ensure_tracked(key: GroupKey, *, by: User, token: ApiToken | None = None) ->
         title=storable(group.title),
         covers_since=group.window.since,
         created_by=by,
+        created_at=at or timezone.now(),
     )
     proposal.updated_at = proposal.created_at
     try:
@@ -248,6 +252,7 @@ def apply(
     by: User,
     seen_version: int | None = None,
     token: ApiToken | None = None,
+    at: dt.datetime | None = None,
 ) -> Proposal:
     """Decide that it is mended, by what; raises NoSuchProposal, ProposalConflict and ValidationError."""
     if kind not in ArtifactKind.values:
@@ -268,7 +273,7 @@ def apply(
         "resolution_ref": ref,
         "resolution_note": note,
     }
-    return _decide(pk, Action.APPLY, decision, by=by, seen_version=seen_version, token=token)
+    return _decide(pk, Action.APPLY, decision, by=by, seen_version=seen_version, token=token, at=at)
 
 
 @transaction.atomic
@@ -286,7 +291,8 @@ def reopen(
     rows = Proposal.objects.filter(pk=pk, state__in=_DECIDED)
     try:
         with transaction.atomic():
-            done = _update(rows, {"state": ProposalState.PENDING, **_UNDECIDED}, seen_version)
+            undecided = {"state": ProposalState.PENDING, **_UNDECIDED}
+            done = _update(rows, undecided, seen_version, timezone.now())
     except IntegrityError as error:  # the group was tracked anew at the same time
         pending = pending_of(GroupKey.of(proposal))
         raise Overtaken(get(pk), pending or proposal) from error
@@ -306,9 +312,11 @@ def _decide(
     by: User,
     seen_version: int | None,
     token: ApiToken | None,
+    at: dt.datetime | None = None,
 ) -> Proposal:
+    at = at or timezone.now()
     rows = Proposal.objects.filter(pk=pk, state=ProposalState.PENDING)
-    done = _update(rows, {**decision, "decided_by": by, "decided_at": timezone.now()}, seen_version)
+    done = _update(rows, {**decision, "decided_by": by, "decided_at": at}, seen_version, at)
     after = get(pk)
     if not done:
         raise StaleProposal(after) if after.state == ProposalState.PENDING else AlreadyDecided(after)
@@ -316,11 +324,11 @@ def _decide(
     return after
 
 
-def _update(rows: Any, changes: dict[str, Any], seen_version: int | None) -> bool:
+def _update(rows: Any, changes: dict[str, Any], seen_version: int | None, at: dt.datetime) -> bool:
     """Change the row if it still is what its author saw: of parallel writes one gets it."""
     if seen_version is not None:
         rows = rows.filter(version=seen_version)
-    return bool(rows.update(**changes, version=F("version") + 1, updated_at=timezone.now()))
+    return bool(rows.update(**changes, version=F("version") + 1, updated_at=at))
 
 
 def _write(
