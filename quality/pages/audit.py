@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from django import forms
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from quality.filters import MomentField, QueryForm
@@ -29,7 +29,8 @@ PAGES = {
     "turn": "turn-detail",
     "import": "import-detail",
     "proposal": "proposal-detail",
-    "case": "case-detail",
+    "coach_run": "coach-run",
+    "export": "export-detail",
 }
 
 
@@ -108,13 +109,12 @@ def _chips(query: QueryDict, people: dict[str, str]) -> list[dict[str, str]]:
 
 def _address(request: TenantRequest, event: AuditEvent) -> str:
     """The page of what was acted on; empty where it has none of its own."""
+    if event.object_type == "case" and event.object_id.startswith("REG-"):
+        return f"{reverse('case-list', args=[request.tenant.slug])}{event.object_id}/"
     name = PAGES.get(event.object_type)
     if name is None or not event.object_id.isdigit():
         return ""
-    try:
-        return reverse(name, args=[request.tenant.slug, int(event.object_id)])
-    except NoReverseMatch:
-        return ""
+    return reverse(name, args=[request.tenant.slug, int(event.object_id)])
 
 
 def _details(event: AuditEvent) -> list[tuple[str, str]]:

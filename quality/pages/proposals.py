@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from quality import calls
@@ -259,7 +260,7 @@ def _shown(
         "reopen_form": sent.get("reopen") or ReopenForm(),
         "rates": [(word, rate) for word, rate in _rates(found) if rate is not None],
         "min_items": MIN_ITEMS,
-        "calls_query": _calls_query(proposal),
+        "calls_url": _calls_url(request, proposal),
     }
     return render(cast(HttpRequest, request), "quality/proposal_detail.html", context, status=status)
 
@@ -270,10 +271,11 @@ def _rates(found: proposals.ProposalDetail) -> list[tuple[str, Any]]:
     return [("Before", found.rates.before), ("After", found.rates.after)]
 
 
-def _calls_query(proposal: Proposal) -> str:
-    """The calls behind it: as near as the filter of calls comes."""
+def _calls_url(request: TenantRequest, proposal: Proposal) -> str:
+    """The items behind it, as near as a filter comes: in Calls, or in Review where no call was made."""
     query = QueryDict(mutable=True)
     for name, value in (("tool", proposal.tool_name), ("label", proposal.label), ("style", proposal.style_id)):
         if value:
             query[name] = value
-    return query.urlencode()
+    page = "call-list" if proposal.tool_name else "review"
+    return f"{reverse(page, args=[request.tenant.slug])}?{query.urlencode()}"
