@@ -219,8 +219,8 @@ if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
 
 # --- tools: the operator's definitions, defaults and bounds ----------------------------------------------------------
 LLM_TOOLS_FILE = read("LLM_TOOLS_FILE", "str", default="")
-# The file's definitions alone: tools that a tenant keeps, and those built in, have switches of their own. A plain "false"
-# refuses also what tenants would send in the file's place.
+# The file's definitions alone: tools that a tenant keeps, and those built in, have switches of their own. A plain
+# "false" refuses also what tenants would send in the file's place.
 LLM_TOOLS_ENABLED = read("LLM_TOOLS_ENABLED", "bool", default=bool(LLM_TOOLS_FILE.strip()))
 LLM_TOOLS_REPLACEABLE = read("LLM_TOOLS_ENABLED", "bool", default=True)
 LLM_TOOL_MAX_ITERATIONS = read("LLM_TOOL_MAX_ITERATIONS", "int", default=4)

@@ -83,7 +83,9 @@ class SummaryView(TenantView):
         told = {
             **shapes.PeriodSerializer(summary).data,
             "total": shapes.LabelRateSerializer(rates.total(period)).data,
-            "rates": {name: shapes.LabelRateSerializer(rates.by(name, period), many=True).data for name in rates.DIMENSIONS},
+            "rates": {
+                name: shapes.LabelRateSerializer(rates.by(name, period), many=True).data for name in rates.DIMENSIONS
+            },
             "trend": shapes.TrendPointSerializer(
                 rates.trend(period, summary.since.date(), summary.until.date()), many=True
             ).data,
