@@ -9,10 +9,13 @@ database connections: however many are asked for, pages are served.
 import asyncio
 import contextvars
 import logging
+import os
 import weakref
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import BoundedSemaphore
+from functools import cache
+from queue import SimpleQueue
+from threading import BoundedSemaphore, Thread
 from typing import Any
 
 import psycopg
@@ -73,7 +76,9 @@ class InThread:
         if not slots.acquire(blocking=False):
             raise Busy("Too many exports run at this moment. Try again when one has ended.")
         self._work = _Work(chunks, slots)
-        weakref.finalize(self, self._work.close, wait=False).atexit = False
+        _start_closing(os.getpid())
+        # Python may collect this in the middle of anything: putting into this queue is all that is safe then.
+        weakref.finalize(self, _left.put, self._work).atexit = False
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -122,14 +127,14 @@ class _Work:
             self._session = connection.connection
         return next(self._chunks, None)
 
-    def close(self, *, wait: bool = True) -> None:
+    def close(self) -> None:
         if not self._open:
             return
         self._open = False
         if self._running and self._running.running():
             self._cancel()
         self._thread.submit(self._context.run if self._context else contextvars.Context().run, self._end)
-        self._thread.shutdown(wait=wait)
+        self._thread.shutdown(wait=True)
 
     def _cancel(self) -> None:
         try:
@@ -144,6 +149,25 @@ class _Work:
         finally:
             connection.close()
             self._slots.release()
+
+
+_left: SimpleQueue[_Work] = SimpleQueue()
+
+
+@cache
+def _start_closing(pid: int) -> None:
+    """A thread that ends what nobody holds any more; one for each process, since threads do not survive a fork."""
+    Thread(target=_close_what_is_left, name="stream-end", daemon=True).start()
+
+
+def _close_what_is_left() -> None:
+    while True:
+        work = _left.get()
+        try:
+            work.close()
+        except Exception:
+            logger.exception("An answer that nobody was given could not be ended")
+        del work
 
 
 class _Awaited:

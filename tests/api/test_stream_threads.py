@@ -1,8 +1,10 @@
 """How a long answer behaves under ASGI: one thread of its own, ended whatever happens."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Generator
+from concurrent.futures import thread
 from typing import Any
 
 import psycopg
@@ -106,6 +108,21 @@ def test_an_answer_that_never_began_ends_too(tenant: Tenant) -> None:
     ended: list[str] = []
     answer(in_scope(tenant, ended)).close()
     assert ended == []
+
+
+def test_an_answer_that_nobody_holds_is_ended(tenant: Tenant) -> None:
+    """Also where Python collects it in the middle of handing work to a thread, whose locks are held then."""
+    ended: list[str] = []
+    pieces = streaming.InThread(in_scope(tenant, ended))
+    next(pieces)
+    pieces.kept = pieces  # type: ignore[attr-defined]  (a cycle: only the collector finds it)
+    with thread._global_shutdown_lock:  # type: ignore[attr-defined]
+        del pieces
+        gc.collect()
+    deadline = time.monotonic() + 30
+    while ended != ["ended"] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ended == ["ended"]
 
 
 def test_pages_keep_half_of_the_connections(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
