@@ -1,0 +1,164 @@
+"""What `quality-tool-regressions` takes on its command line."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from engine.errors import EngineError
+from engine.limits import Price
+from quality.cases.stubs import OnMiss
+
+PROGRAM: Final = "quality-tool-regressions"
+TOKEN: Final = "QUALITY_LAB_TOKEN"  # noqa: S105 (the name of a variable)
+
+
+type Add = Callable[..., argparse.Action]
+
+
+class BadInput(EngineError):
+    """What was asked for on the command line cannot be done."""
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    whole = argparse.ArgumentParser(
+        prog=PROGRAM, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_cases(whole.add_argument_group("cases").add_argument)
+    _add_replay(whole.add_argument_group("replay").add_argument)
+    _add_trial(whole.add_argument_group("what is tried").add_argument)
+    _add_comparison(whole.add_argument_group("comparison").add_argument)
+    _add_reports(whole.add_argument_group("reports").add_argument)
+    return whole
+
+
+def _add_cases(add: Add) -> None:
+    add("--file", type=Path, help="an export of cases (JSON lines)")
+    add("--api-base", metavar="URL", help="the address of a running service, in place of a file")
+    add("--token", help=f"its token with the scope export:read; better the environment variable {TOKEN}")
+    add(
+        "--status",
+        default="active",
+        choices=("active", "archived", "all"),
+        help="of the cases to get (default: active)",
+    )
+    add("--limit", type=_count, default=500, help="cases a request (default: 500)")
+    add("--no-trailer", action="store_true", help="the file was made by hand and has no trailer")
+    add("--case", action="append", default=[], metavar="REG-1", help="only this case; may repeat")
+    add("--tag", action="append", default=[], help="only cases with this tag; may repeat")
+    add("--tools", type=_names, metavar="A,B", help="the tools that are supported; cases of others fail")
+    add("--skip-unsupported", action="store_true", help="skip them instead")
+    add("--include-archived", action="store_true", help="do not skip archived cases")
+
+
+def _add_replay(add: Add) -> None:
+    add("--replay", action="store_true", help="put each case to a model")
+    add("--base-url", metavar="URL", help="of an OpenAI-compatible server, up to /v1")
+    add("--model")
+    add("--api-key-env", metavar="NAME", help="the environment variable that holds the server's key")
+    add("--samples", type=_count, metavar="K", help="a case (default: what it asks for, else 1)")
+    add("--concurrency", type=_count, default=4, help="samples at the same time (default: 4)")
+    add("--temperature", type=float)
+    add("--max-tokens", type=_count, help="of one reply")
+    add("--parameters", type=_object, default={}, metavar="JSON", help="more members of each request")
+    add("--seed", type=int, default=1, help="of the first sample, each further one has the next (default: 1)")
+    add("--no-seed", action="store_true", help="send none")
+    add("--timeout", type=float, default=120.0, metavar="SECONDS", help="of one request")
+    add("--max-cycles", type=_count, default=8, help="replies of one sample (default: 8)")
+    add("--budget", default="", metavar="calls=…,tokens=…,cost=…,time=…", help="of the run")
+    add("--case-budget", default="", metavar="calls=…,…", help="of each case")
+    add("--price", type=_price, metavar="PROMPT,COMPLETION", help="of a million tokens, for budgets of money")
+    add("--on-miss", type=OnMiss, default=OnMiss.STOP, choices=list(OnMiss), help=ON_MISS)
+    add("--miss-result", default="", help="what --on-miss fixed answers")
+    add("--live", type=Path, metavar="FILE", help="definitions of the tools that --on-miss live may call")
+    add("--live-tools", type=_names, metavar="A,B", help="those of them that it may call; they must be safe")
+    add(
+        "--secret",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an environment variable for {secret:NAME} in them",
+    )
+    add("--cache", type=Path, metavar="FOLDER", help="keep replies here, and use those that are there")
+    add("--dry-run", action="store_true", help="print what would be sent, and send nothing")
+    add("--out-answers", type=Path, metavar="FILE", help="write the raw replies, for --answers")
+    add("--answers", type=Path, metavar="FILE", help="judge these replies again; no model is asked")
+
+
+def _add_trial(add: Add) -> None:
+    add("--system-prompt", type=Path, metavar="FILE", help="in place of the recorded one")
+    add("--style", metavar="ID", help="the prompt of this style of the service")
+    add("--toolset", type=Path, metavar="FILE", help="tools in place of the recorded ones (JSON)")
+
+
+def _add_comparison(add: Add) -> None:
+    add("--baseline", type=Path, metavar="FILE", help="an earlier JSON report")
+    add("--two-sided", action="store_true", help="ask a baseline in the same run: recorded prompt and tools")
+    add("--baseline-base-url", metavar="URL", help="another server for that (default: the same)")
+    add("--baseline-model", help="another model for that (default: the same)")
+    add("--baseline-api-key-env", metavar="NAME")
+    add("--no-confirm", action="store_true", help="do not run suspects again with fresh samples")
+    add("--strict", action="store_true", help="a case that got worse fails the gate even without significance")
+    add("--quarantine", type=_names, default=(), metavar="REG-1,…", help="run these, and do not gate them")
+
+
+def _add_reports(add: Add) -> None:
+    add("--json", action="store_true", help="print the JSON report in place of the table")
+    add("--out-json", type=Path, metavar="FILE")
+    add("--out-junit", type=Path, metavar="FILE")
+    add("--out-md", type=Path, metavar="FILE", help="appended, as GITHUB_STEP_SUMMARY wants it")
+    add("--quiet", action="store_true", help="no progress")
+
+
+ON_MISS: Final = "a call without a recorded result: stop (default), fifo, error, fixed or live"
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1_000_000:
+        raise ValueError
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def _price(text: str) -> Price:
+    prompt, completion = map(float, text.split(","))
+    return Price(prompt, completion)
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """What the parser cannot say."""
+    faults = {
+        "Name the cases: --file FILE, or --api-base URL.": (options.file is None) == (options.api_base is None),
+        "--replay needs --base-url and --model.": options.replay and not (options.base_url and options.model),
+        "--replay asks a model and --answers does not: take one of them.": options.replay and options.answers,
+        "--dry-run shows what --replay would send: add --replay.": options.dry_run and not options.replay,
+        "--style is read from the service: add --api-base.": options.style and not options.api_base,
+        "--style and --system-prompt are two prompts: take one of them.": options.style and options.system_prompt,
+        "--baseline and --two-sided are two baselines: take one of them.": options.baseline and options.two_sided,
+        "--two-sided asks two models: add --replay.": options.two_sided and not options.replay,
+        "--baseline compares samples: add --replay or --answers.": options.baseline
+        and not (options.replay or options.answers),
+        "--on-miss live needs --live FILE and --live-tools A,B.": options.on_miss is OnMiss.LIVE
+        and not (options.live and options.live_tools),
+        "--live is used by --on-miss live only.": options.live and options.on_miss is not OnMiss.LIVE,
+        "--skip-unsupported needs --tools A,B.": options.skip_unsupported and options.tools is None,
+        "--baseline-model and --baseline-base-url need --two-sided.": (
+            options.baseline_model or options.baseline_base_url
+        )
+        and not options.two_sided,
+    }
+    for fault, holds in faults.items():
+        if holds:
+            raise BadInput(fault)
