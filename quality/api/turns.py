@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -19,7 +20,7 @@ from quality.api.problems import InvalidRequest, fault, problem
 from quality.api.rendering import JSONRenderer
 from quality.api.shapes import Evidence, Person, StrictRequest
 from quality.ingest.jsontext import dump
-from quality.models import CallDecision, Channel, DecisionKind, ToolCall, TurnRun
+from quality.models import CallDecision, Channel, DecisionKind, ToolCall, Turn, TurnRun
 from quality.review.items import NoSuchItem
 from quality.turns.create import TurnConflict, cancel_turn, create_turn
 from quality.turns.decide import AlreadyDecided, CannotDecide, NoSuchTurn, Verdict, decide
@@ -30,6 +31,12 @@ from tenants.scope import tenant_scope
 
 MAX_HISTORY = 1_000
 MAX_RESULTS = 100
+# What may be said with a decision; with the others nothing.
+TAKES = {
+    DecisionKind.APPROVE: ("arguments",),
+    DecisionKind.DECLINE: ("reason",),
+    DecisionKind.ANSWER: ("result", "isError"),
+}
 
 
 class TurnRequest(StrictRequest):
@@ -191,23 +198,36 @@ class TurnsView(TenantView):
         wanted = read_body(TurnRequest, request)
         before = TurnRun.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
         try:
-            turn = create_turn(
-                text=wanted["text"],
-                channel=Channel.API,
-                conversation_id=wanted["conversationId"],
-                contact_id=wanted["contactId"],
-                message_id=wanted["messageId"],
-                external_id=wanted["externalId"],
-                history=wanted["history"],
-                model_label=wanted["model"],
-                style_id=wanted["styleId"],
-                by=request.user,
-                token=request.auth,
-            )
+            turn = begin_turn(wanted, Channel.API, by=request.user, token=request.auth)
         except TurnConflict as error:
             return problem(409, "conflict", str(error), errors=[fault("externalId", "conflict", str(error))])
         is_new = TurnRun.objects.filter(turn=turn, pk__gt=before).exists()
         return Response(standing(turn.pk), status=201 if is_new else 200)
+
+
+def begin_turn(wanted: Mapping[str, Any], channel: Channel, *, by: User | None, token: ApiToken | None) -> Turn:
+    """Create a turn as a `TurnRequest` says, in the open scope. Raises TurnConflict, and ValidationError with the
+    fields as the request spells them."""
+    try:
+        return create_turn(
+            **{ours: wanted[theirs] for ours, theirs in _TURN_FIELDS.items()}, channel=channel, by=by, token=token
+        )
+    except ValidationError as error:
+        faults = {_TURN_FIELDS[name]: list(found) for name, found in error.error_dict.items()}
+        raise ValidationError(faults) from error
+
+
+# How `create_turn` calls what a `TurnRequest` says.
+_TURN_FIELDS = {
+    "text": "text",
+    "conversation_id": "conversationId",
+    "contact_id": "contactId",
+    "message_id": "messageId",
+    "external_id": "externalId",
+    "history": "history",
+    "model_label": "model",
+    "style_id": "styleId",
+}
 
 
 class TurnView(TenantView):
@@ -308,6 +328,13 @@ def _verdict(index: int, item: Mapping[str, Any]) -> Verdict:
         raise InvalidRequest([fault(f"results[{index}]", "required", "Give a decision or a result.")])
     if kind == DecisionKind.ANSWER and "result" not in item:
         raise InvalidRequest([fault(f"results[{index}].result", "required", "An answer needs a result.")])
+    taken = TAKES.get(DecisionKind(kind), ())
+    given = {"arguments": item["arguments"] is not None, "reason": item["reason"] != "", "result": "result" in item,
+             "isError": item["isError"]}  # fmt: skip
+    if extra := [name for name, is_given in given.items() if is_given and name not in taken]:
+        takes = f"takes {', '.join(taken)}" if taken else "takes nothing more"
+        message = f"The decision {kind} {takes}."
+        raise InvalidRequest([fault(f"results[{index}].{name}", "not_for_this_decision", message) for name in extra])
     text = item["reason"] if kind == DecisionKind.DECLINE else _as_text(result) if "result" in item else None
     return Verdict(call_id, DecisionKind(kind), item["arguments"], text, item["isError"])
 

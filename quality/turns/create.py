@@ -13,6 +13,7 @@ from quality.ingest.jsontext import dump, storable
 from quality.ingest.records import MAX_NAME_CHARS, fingerprint
 from quality.models import ENDED, Channel, Turn, TurnRun, TurnState
 from quality.turns.endings import cancel_parked_turn, close_overtaken
+from quality.turns.history import check_history
 from tenants import audit
 from tenants.models import ApiToken, User
 from tenants.scope import current_tenant_id
@@ -45,7 +46,16 @@ def create_turn(
 
     A message in a conversation whose last turn waits for a person closes that turn's open calls as not answered.
     """
-    _check(text=text, names={"external_id": external_id, "conversation_id": conversation_id, "message_id": message_id})
+    names = {
+        "external_id": external_id,
+        "conversation_id": conversation_id,
+        "contact_id": contact_id,
+        "message_id": message_id,
+        "model_label": model_label,
+        "style_id": style_id,
+    }
+    _check(text=text, names=names)
+    check_history(history or ())
     external_id = storable(external_id) or uuid.uuid4().hex
     digest = bytes.fromhex(fingerprint(text, conversation_id, model_label, style_id, dump(history)))
     if found := Turn.objects.filter(source=SOURCE, external_id=external_id).first():

@@ -107,7 +107,7 @@ class TurnConsumer(AsyncWebsocketConsumer):
         if len(self._followed) >= MAX_FOLLOWED:
             raise InvalidRequest([fault("", "too_many_turns", f"{MAX_FOLLOWED} turns have not ended yet. Wait.")])
         wanted["conversationId"] = named or mine or messages.new_conversation_id()
-        turn = await live.aside(partial(messages.begin_turn, self.caller, wanted))
+        turn = await live.aside(partial(messages.send, self.caller, wanted))
         self._conversation_id = turn.conversation_id
         self._newest_turn = turn.pk
         self._begun.add(turn.pk)

@@ -9,11 +9,11 @@ from rest_framework import serializers
 
 from quality.api.problems import InvalidRequest, fault, handle, problem
 from quality.api.shapes import StrictRequest
-from quality.api.turns import ToolResultsRequest, TurnRequest, answer_calls
+from quality.api.turns import ToolResultsRequest, TurnRequest, answer_calls, begin_turn
 from quality.ingest.jsontext import JsonError, dump, parse
 from quality.models import Channel, Turn, TurnRun
 from quality.review.items import NoSuchItem
-from quality.turns.create import TurnConflict, cancel_turn, create_turn
+from quality.turns.create import TurnConflict, cancel_turn
 from quality.turns.decide import AlreadyDecided
 from quality.websocket.caller import Caller
 from tenants.scope import tenant_scope
@@ -66,21 +66,9 @@ def read(text: str | None) -> tuple[str, dict[str, Any]]:
     return kind, dict(serializer.validated_data)
 
 
-def begin_turn(caller: Caller, wanted: dict[str, Any]) -> Turn:
+def send(caller: Caller, wanted: dict[str, Any]) -> Turn:
     with tenant_scope(caller.tenant):
-        return create_turn(
-            text=wanted["text"],
-            channel=Channel.WEBSOCKET,
-            conversation_id=wanted["conversationId"],
-            contact_id=wanted["contactId"],
-            message_id=wanted["messageId"],
-            external_id=wanted["externalId"],
-            history=wanted["history"],
-            model_label=wanted["model"],
-            style_id=wanted["styleId"],
-            by=caller.user,
-            token=caller.token,
-        )
+        return begin_turn(wanted, Channel.WEBSOCKET, by=caller.user, token=caller.token)
 
 
 def answer(caller: Caller, turn_id: int, wanted: dict[str, Any]) -> None:

@@ -72,8 +72,17 @@ def test_the_same_external_id_gives_the_first_turn(lab: Lab, client) -> None:
         ({"text": "  "}, "text"),
         ({}, "text"),
         ({"text": "x", "surprise": 1}, "surprise"),
-        ({"text": "x", "externalId": "e" * 501}, "external_id"),
+        ({"text": "x", "externalId": "e" * 501}, "externalId"),
+        ({"text": "x", "contactId": "e" * 501}, "contactId"),
+        ({"text": "x", "model": "e" * 501}, "model"),
+        ({"text": "x", "styleId": "e" * 501}, "styleId"),
         ({"text": "x", "history": ["no object"]}, "history.0"),
+        ({"text": "x", "history": [{"content": "nobody says it"}]}, "history"),
+        ({"text": "x", "history": [{"role": "user", "content": 7}]}, "history"),
+        ({"text": "x", "history": [{"role": "tool", "content": "of no call"}]}, "history"),
+        ({"text": "x", "history": [{"role": "assistant", "tool_calls": "all"}]}, "history"),
+        ({"text": "x", "history": [{"role": "assistant", "tool_calls": ["one"]}]}, "history"),
+        ({"text": "x", "history": [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]}, "history"),
     ],
 )
 def test_what_cannot_be_a_turn_is_refused_with_the_field(lab: Lab, client, sent: dict, path: str) -> None:
@@ -97,6 +106,9 @@ def test_results_that_do_not_fit_are_refused_and_none_is_recorded(lab: Lab, clie
         ({"callId": call_id, "decision": "answer"}, "result"),
         ({"callId": True, "decision": "approve"}, "callId"),
         ({"callId": call_id, "decision": "approve", "arguments": {"city": 1}}, "arguments"),
+        ({"callId": call_id, "decision": "approve", "result": "21"}, "result"),
+        ({"callId": call_id, "decision": "decline", "arguments": {"city": "Oslo"}}, "arguments"),
+        ({"callId": call_id, "result": "21", "reason": "known"}, "reason"),
     ]:
         good = {"callId": call_id, "decision": "decline"}
         response = client.post(path, {"results": [item, good] if item["callId"] == 999_999 else [item]})
