@@ -70,9 +70,14 @@ def _value(node: Node) -> str:
 
 
 def _text_of(node: Node) -> str:
-    if not isinstance(node.value, str):
+    """Text as a line: a browser takes line breaks out of a field of one line."""
+    if not isinstance(node.value, str) or not _is_line(node.value):
         raise NotPlain
     return node.value
+
+
+def _is_line(text: str) -> bool:
+    return "\n" not in text and "\r" not in text
 
 
 def _true(node: Node) -> str:
@@ -83,9 +88,9 @@ def _true(node: Node) -> str:
 
 def _folded(node: Node) -> str:
     members = {name: part.value for name, part in node.members.items()}
-    if not isinstance(members.get("of"), str) or members != {**_FOLDED, "of": members["of"]}:
+    if "of" not in members or members != {**_FOLDED, "of": members["of"]}:
         raise NotPlain
-    return str(members["of"])
+    return _text_of(node.members["of"])
 
 
 def _near(node: Node) -> str:
@@ -222,6 +227,7 @@ def _step(node: Node, path: str, extra: str) -> Step:
     tool = node.members.get("tool")
     if tool is None or not isinstance(tool.value, str):
         raise NotPlain(f"{path} names no tool.")
+    _tidy(tool.value, f"{path}.tool")
     if "extra_args" in node.members:
         extra = node.members["extra_args"].value
     if extra not in ("", "forbid", "allow"):
@@ -234,6 +240,9 @@ def _step(node: Node, path: str, extra: str) -> Step:
 
 
 def _argument(name: str, node: Node, path: str) -> Argument:
+    _tidy(name, path)
+    if not name:
+        raise NotPlain(f"{path} has an empty name.")
     if not isinstance(node.value, dict):
         return Argument(name, "equal", node.text)
     if len(node.members) != 1:
@@ -254,11 +263,18 @@ def _only(node: Node, known: set[str], path: str) -> None:
         raise NotPlain(f"{path} has {', '.join(unknown)}, which the form does not show.")
 
 
+def _tidy(name: str, path: str) -> None:
+    """Names are typed by people, so blanks around them are not part of them; where they are, it is no form's matter."""
+    if name != name.strip() or not _is_line(name):
+        raise NotPlain(f"{path} is a name with blanks around it or line breaks in it.")
+
+
 def _written(step: Step) -> str:
     members = {"tool": _quoted(step.tool)}
-    if step.arguments:
-        members["args"] = _object(
-            {one.name: f'{{"{one.matcher}":{MATCHERS[one.matcher].write(one.text)}}}' for one in step.arguments}
+    rows = [one for one in step.arguments if one.name or one.text]  # a row that was only added says nothing yet
+    if rows:
+        members["args"] = _pairs(
+            (one.name, f'{{"{one.matcher}":{MATCHERS[one.matcher].write(one.text)}}}') for one in rows
         )
     if step.extra == "allow":
         members["extra_args"] = _quoted(step.extra)
@@ -266,7 +282,12 @@ def _written(step: Step) -> str:
 
 
 def _object(members: Mapping[str, str], *, separator: str = ", ") -> str:
-    return f"{{{separator.join(f'{_quoted(name)}: {text}' for name, text in members.items())}}}"
+    return _pairs(members.items(), separator=separator)
+
+
+def _pairs(members: Iterable[tuple[str, str]], *, separator: str = ", ") -> str:
+    """A name that was given twice stands there twice: the check of the whole then says so, and none is lost."""
+    return f"{{{separator.join(f'{_quoted(name)}: {text}' for name, text in members)}}}"
 
 
 def _array(elements: Iterable[str]) -> str:

@@ -33,13 +33,15 @@ MAX_TEXT = 200_000
 @dataclass(frozen=True, kw_only=True)
 class Editor:
     """An expectation on the screen. `text` is its JSON, whichever way it is edited; `plain` are the form's rows, None
-    where the form cannot show it (`not_plain` says why)."""
+    where the form cannot show it (`not_plain` says why). `focus` is the part that a key goes to after a button: the key
+    of a row, or what a button is for."""
 
     text: str
     source: Case | Draft
     is_form: bool
     plain: Plain | None = None
     not_plain: str = ""
+    focus: str = ""
 
     @classmethod
     def of(cls, source: Case | Draft, text: str) -> "Editor":
@@ -54,10 +56,10 @@ class Editor:
         do = _sent(data, "do")
         if _sent(data, "as") == "json":
             text = _sent(data, "expectation")[:MAX_TEXT]
-            return cls._shown(source, text, is_form=do == "as:form")
+            return replace(cls._shown(source, text, is_form=do == "as:form"), focus=do)
         plain = _changed(_read(data), do)
         is_form = do != "as:json"
-        return cls(text=write(plain), source=source, is_form=is_form, plain=plain)
+        return cls(text=write(plain), source=source, is_form=is_form, plain=plain, focus=_focus(plain, do))
 
     @classmethod
     def _shown(cls, source: Case | Draft, text: str, *, is_form: bool) -> "Editor":
@@ -103,13 +105,13 @@ class Editor:
     def rows(self) -> dict[str, Any]:
         """What the form's template shows."""
         plain = self.plain or Plain()
+        has_steps = bool(plain.mode) and plain.mode not in STEPLESS
         return {
             "mode": plain.mode,
             "modes": [("", "Nothing is said of calls"), *MODES.items()],
-            "has_steps": plain.mode not in STEPLESS and bool(plain.mode),
             "groups": [
-                ("step", "Expected calls", _numbered("step", plain.steps), plain.mode and plain.mode not in STEPLESS),
-                ("forbid", "Forbidden calls", _numbered("forbid", plain.forbid), True),
+                ("step", "Expected calls", _numbered("step", plain.steps), has_steps, "add:step"),
+                ("forbid", "Forbidden calls", _numbered("forbid", plain.forbid), True, "add:forbid"),
             ],
             "matchers": [(name, kind.label, kind.hint) for name, kind in MATCHERS.items()],
             "rest": plain.rest.items(),
@@ -146,6 +148,7 @@ def _numbered(group: str, steps: tuple[Step, ...]) -> list[dict[str, Any]]:
                 {"key": f"{group}-{place}-arg-{at}", "argument": argument, "hint": MATCHERS[argument.matcher].hint}
                 for at, argument in enumerate(step.arguments)
             ],
+            "add": f"add:{group}-{place}-arg",
         }
         for place, step in enumerate(steps)
     ]
@@ -198,6 +201,21 @@ def _changed(plain: Plain, do: str) -> Plain:
     steps = plain.steps if group == "step" else plain.forbid
     steps = _add(group, steps, rest) if action == "add" else _drop(steps, rest)
     return replace(plain, steps=steps) if group == "step" else replace(plain, forbid=steps)
+
+
+def _focus(plain: Plain, do: str) -> str:
+    """Where the keyboard goes on: in the row that was added, or at the button that adds one where one was taken away."""
+    action, _, what = do.partition(":")
+    group, *rest = what.split("-")
+    if action == "drop":
+        return f"add:{'-'.join([group, *rest[:-1]])}"
+    if action != "add":
+        return do
+    steps = plain.steps if group == "step" else plain.forbid
+    if not rest:
+        return f"{group}-{len(steps) - 1}"
+    num_arguments = next((len(step.arguments) for place, step in enumerate(steps) if str(place) == rest[0]), 0)
+    return f"{what}-{num_arguments - 1}"
 
 
 def _add(group: str, steps: tuple[Step, ...], rest: list[str]) -> tuple[Step, ...]:

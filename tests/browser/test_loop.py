@@ -107,3 +107,29 @@ def test_the_editor_answers_while_one_works(
     page.locator("#verdict .notice.error").first.wait_for()
     assert "/calls/mode" in page.locator("#verdict").inner_text()
     ada.check()
+
+
+def test_the_editor_is_used_by_keyboard_alone(
+    tenant: Tenant, member: Callable[..., Membership], desk: Callable[..., Desk]
+) -> None:
+    """After each button the keyboard goes on where the work does, not at the top of the page."""
+    with tenant_scope(tenant):
+        case = CaseFactory()
+    ada = desk(member(Role.OPERATOR))
+    page = ada.open(f"/t/acme/cases/{case.ref}/")
+
+    def press(name: str, focused: str) -> None:
+        page.get_by_role("button", name=name).last.focus()
+        page.keyboard.press("Enter")
+        page.locator(f"{focused}:focus").wait_for()
+
+    press("Add an argument", "#e-step-0-arg-1-name")
+    press("Add a call", "#e-step-1-tool")
+    press("Forbid a call", "#e-forbid-0-tool")
+    press("Take this call away", "[value='add:forbid']")
+    press("Edit as JSON", "#e-json")
+    page.keyboard.press("Escape")
+    press("Edit as a form", "#e-mode")
+    page.keyboard.press("End")
+    page.locator("#e-mode:focus").wait_for()
+    ada.check()
