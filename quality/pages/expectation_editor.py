@@ -204,7 +204,7 @@ def _changed(plain: Plain, do: str) -> Plain:
 
 
 def _focus(plain: Plain, do: str) -> str:
-    """Where the keyboard goes on: in the row that was added, or at the button that adds one where one was taken away."""
+    """Where the keyboard goes on: in the row that was added, or at the button that adds where one was taken away."""
     action, _, what = do.partition(":")
     group, *rest = what.split("-")
     if action == "drop":

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from django.core.exceptions import ValidationError
@@ -97,9 +98,12 @@ def test_a_wanted_tool_that_the_style_does_not_offer_attaches_its_skill_and_give
 def test_a_skill_that_was_only_ever_wrong_is_detached_unless_it_was_right_once():
     wrong = {"label": "wrong_tool", "faults": ("tool:",), "correction": {}}
     remarks = [remark(number, **wrong) for number in (1, 2, 3)]
-    assert Kind.DETACH_SKILL in {item.kind for item in rules.advise(read(*remarks)).items}
-    once_right = rules.advise(read(*remarks, good={"get_weather": 1}))
+    both = styles.StyleText("Be kind.", (), ("weather", "calendar"))
+    assert Kind.DETACH_SKILL in {item.kind for item in rules.advise(read(*remarks, text=both)).items}
+    once_right = rules.advise(read(*remarks, text=both, good={"get_weather": 1}))
     assert Kind.DETACH_SKILL not in {item.kind for item in once_right.items}
+    last = rules.advise(read(*remarks))  # without any skill all tools are offered
+    assert Kind.DETACH_SKILL not in {item.kind for item in last.items}
 
 
 def test_what_the_style_says_already_is_not_said_again():
@@ -129,6 +133,7 @@ def test_an_answer_may_stand_in_a_fence_and_among_words():
         ({"kind": "attach_skill", "skill": "nobody", "rationale": "", "remarks": ["r1"]}, "no skill 'nobody'"),
         ({"kind": "attach_skill", "skill": "weather", "rationale": "", "remarks": ["r1"]}, "attached already"),
         ({"kind": "detach_skill", "skill": "calendar", "rationale": "", "remarks": ["r1"]}, "not attached"),
+        ({"kind": "detach_skill", "skill": "weather", "rationale": "", "remarks": ["r1"]}, "without skills has all"),
         ({**GUIDANCE, "text": "a\0b"}, "NUL"),
     ],
 )
@@ -310,6 +315,45 @@ def test_accepting_makes_a_version_and_applies_the_group(tenant, admin, answered
         assert AuditEvent.objects.filter(action="coach.accepted").count() == 1
         with pytest.raises(decisions.ItemsDecided):
             decisions.accept(run, [item.pk], by=admin.user)
+
+
+def test_only_the_group_that_a_line_speaks_of_is_closed(tenant, admin, style):
+    with tenant_scope(tenant):
+        label_calls(2)
+        label_calls(1, faults=["arg:/city", "arg:/unit"])
+        run = runs.start(style_id="friendly", by=admin.user)
+        [item] = CoachItem.objects.filter(run=run)
+        closed = decisions.accept(run, [item.pk], by=admin.user).proposals
+        assert [proposal.fault for proposal in closed] == ["arg:/city"]
+
+
+def test_a_line_that_rests_on_different_faults_closes_all_of_them(tenant, admin, style):
+    with tenant_scope(tenant):
+        rows = [*label_calls(1), *label_calls(1, faults=["arg:/unit"])]
+        run = runs.start(style_id="friendly", by=admin.user)
+        item = CoachItem.objects.create(
+            run=run, position=0, kind=Kind.GUIDANCE, text="Take care.", feedback_ids=[row.pk for row in rows]
+        )
+        closed = decisions.accept(run, [item.pk], by=admin.user).proposals
+        assert [proposal.fault for proposal in closed] == ["arg:/city", "arg:/unit"]
+
+
+def test_no_item_takes_the_last_skill_or_gives_a_first_one(tenant, admin, answered):
+    run, _ = answered
+    with tenant_scope(tenant):
+        last = CoachItem.objects.create(run=run, position=1, kind=Kind.DETACH_SKILL, text="weather")
+        with pytest.raises(ValidationError, match="offers all tools"):
+            decisions.accept(run, [last.pk], by=admin.user)
+        styles.save_style(
+            style_id="friendly",
+            name="Friendly",
+            text=replace(STYLE, skills=()),
+            actor=admin.user,
+            pk=Style.objects.get().pk,
+        )
+        first = CoachItem.objects.create(run=run, position=2, kind=Kind.ATTACH_SKILL, text="calendar")
+        with pytest.raises(ValidationError, match="would lose those"):
+            decisions.accept(run, [first.pk], by=admin.user)
 
 
 def test_taking_back_gives_the_text_and_the_proposal_back(tenant, admin, answered):

@@ -25,6 +25,7 @@ Rules:
 - A guidance line is one short imperative sentence for the agent's system prompt. Say when it applies.
 - An example is what a user says and what the agent should then answer or call.
 - Skills are groups of tools: attach or detach only the ones listed. You cannot change tools.
+- An agent without attached skills has all tools: attach none to it, and never detach the last one.
 - Do not repeat what the instructions say already. Few good items are better than many.
 
 Answer with one JSON object and nothing else. It must be valid against this JSON Schema:
@@ -155,6 +156,8 @@ def _suggestion(place: int, item: Mapping[str, Any], remarks: Mapping[str, Remar
             raise InvalidAnswer(f"{at}.skill: there is no skill {skill!r}.")
         if attached == (kind is Kind.ATTACH_SKILL):
             raise InvalidAnswer(f"{at}.skill: {skill!r} is {'attached already' if attached else 'not attached'}.")
+        if len(reading.text.skills) == (1 if attached else 0):
+            raise InvalidAnswer(f"{at}.skill: an agent without skills has all tools: leave {skill!r} as it is.")
     return Suggestion(
         kind=kind,
         text=_storable(at, " ".join((skill or item.get("text", "")).split())),

@@ -90,7 +90,7 @@ def accept(run: CoachRun, item_ids: Iterable[int], *, by: User) -> Accepted:
     changed = with_items(text, items)
     if changed == text:
         raise ValidationError("The style says all of this already.")
-    style = _saved(style, changed, by)
+    style = _saved(style, text, changed, by)
     _decide(items, State.ACCEPTED, by=by, style_version=style.version)
     closed = tuple(_closed(items, ref=_ref(style, style.version), by=by))
     _record("coach.accepted", run, items, by, version=style.version, proposals=[one.pk for one in closed])
@@ -116,7 +116,7 @@ def revoke(item: CoachItem, *, by: User) -> Style:
     changed = without_item(text, item)
     if changed == text:
         raise ValidationError("It is not in the style any more; somebody changed the style by hand.")
-    style = _saved(style, changed, by)
+    style = _saved(style, text, changed, by)
     accepted_in = item.style_version
     _decide([item], State.REVOKED, by=by, style_version=accepted_in)
     left = CoachItem.objects.filter(run=item.run, style_version=accepted_in, state=State.ACCEPTED).exists()
@@ -144,7 +144,12 @@ def _open_items(run: CoachRun, item_ids: Iterable[int]) -> list[CoachItem]:
     return items
 
 
-def _saved(style: Style, text: StyleText, by: User) -> Style:
+def _saved(style: Style, before: StyleText, text: StyleText, by: User) -> Style:
+    """The style with this text; never from some skills to none or back, for none means all tools."""
+    if before.skills and not text.skills:
+        raise ValidationError("No skill would be left, and a style without skills offers all tools. Attach one first.")
+    if text.skills and not before.skills:
+        raise ValidationError("The style offers all tools now. With a first skill it would lose those of all others.")
     return styles.save_style(
         style_id=style.style_id, name=style.name, text=text, is_default=style.is_default, actor=by, pk=style.pk
     )
@@ -162,19 +167,27 @@ def _ref(style: Style, version: int) -> str:
 
 
 def _closed(items: Iterable[CoachItem], *, ref: str, by: User) -> Iterable[Proposal]:
-    """Track and apply the group of each kind of remark that an item rests on."""
+    """Track and apply the groups that the items speak of."""
     notes: dict[GroupKey, str] = {}
     for item in items:
-        for row in Feedback.objects.filter(pk__in=item.feedback_ids):
-            for fault in row.faults:
-                key = GroupKey(label=row.label, tool_name=row.tool_name, style_id=row.style_id, fault=fault)
-                notes.setdefault(key, item.text or item.rationale)
-    for key, note in notes.items():
+        for key in _groups_of(item):
+            notes.setdefault(key, item.text or item.rationale)
+    for key, note in sorted(notes.items(), key=lambda pair: tuple(vars(pair[0]).values())):
         try:
             tracked = proposals.track(key, by=by)
-        except NoSuchGroup:  # its feedback was taken back, or belongs to an older decision
-            continue
-        yield proposals.apply(tracked.pk, kind=ArtifactKind.STYLE_UPDATE, ref=ref, note=note, by=by)
+            yield proposals.apply(tracked.pk, kind=ArtifactKind.STYLE_UPDATE, ref=ref, note=note, by=by)
+        except (NoSuchGroup, proposals.ProposalConflict):
+            continue  # its feedback was taken back, or belongs to another decision
+
+
+def _groups_of(item: CoachItem) -> set[GroupKey]:
+    """What all labels that the item rests on have in common. A label of two faults is no reason to close both; but where
+    labels of different faults are the reason for one line, it is for all of them."""
+    said = [
+        {GroupKey(label=row.label, tool_name=row.tool_name, style_id=row.style_id, fault=fault) for fault in row.faults}
+        for row in Feedback.objects.filter(pk__in=item.feedback_ids)
+    ]
+    return (set.intersection(*said) or set.union(*said)) if said else set()
 
 
 def _reopen(ref: str, *, by: User) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from quality.improve.coach.advice import MAX_EXAMPLE, MAX_ITEMS, MAX_LINE, Advice, Kind, Suggestion
 from quality.improve.coach.reading import Reading, Remark
+from quality.improve.faults import spoken
 from quality.models import Label
 
 MIN_REMARKS = 2  # one remark is an accident, two are a habit
@@ -58,10 +59,9 @@ def _guidance(key: Group, remarks: Sequence[Remark]) -> Suggestion:
 def _on_argument(tool: str, pointer: str, remarks: Sequence[Remark]) -> str:
     if not pointer:
         return f"Before you call {tool}, check each argument against its description and what the user said."
-    name = pointer.strip("/").replace("/", ".")
     pairs = list(filter(None, (_changed(remark, pointer) for remark in remarks)))
     shown = f" For example {pairs[0][1]}, not {pairs[0][0]}." if pairs else ""
-    return f"When you call {tool}, take care with {name}: it was wrong {len(remarks)} times.{shown}"
+    return f"When you call {tool}, take care with {spoken(pointer)}: it was wrong {len(remarks)} times.{shown}"
 
 
 def _on_choice(tool: str, other: str, remarks: Sequence[Remark]) -> str:
@@ -142,7 +142,9 @@ def _attached(reading: Reading) -> Iterable[Suggestion]:
 
 
 def _detached(reading: Reading) -> Iterable[Suggestion]:
-    """Skills whose tools were only ever the wrong choice."""
+    """Skills whose tools were only ever the wrong choice; not the last one, for without any all tools are offered."""
+    if len(reading.text.skills) < 2:
+        return
     wrong = Counter(remark.tool_name for remark in reading.remarks if remark.label == Label.WRONG_TOOL)
     for name in reading.text.skills:
         tools: Mapping[str, int] = {tool: wrong[tool] for tool in reading.skills.get(name, ())}
