@@ -175,7 +175,8 @@ def case_from_feedback(
     token: ApiToken | None = None,
 ) -> Case:
     """Save a case of a label. What is not given is as the draft proposes it. A proposal is closed by it as applied,
-    with REG-<number> for its reference; `seen_version` is that of the proposal.
+    with REG-<number> for its reference; `seen_version` is that of the proposal. The same case, sent twice by the same
+    person, is made once.
 
     Raises ValidationError and, with a proposal, ProposalConflict. Whether the case does what it is for is for
     `judge_recorded` to say: it warns and refuses nothing.
@@ -195,10 +196,13 @@ def case_from_feedback(
     case.proposal = proposal
     case.created_by = by
     case_store.lock_numbers()
-    case.number = case_store.next_number()
-    case.created_at = case.updated_at = timezone.now()
-    case_store.add(case, note="", by=by, token=token, action="created")
-    if proposal is not None:
+    if made := _made_before(case):
+        case = made
+    else:
+        case.number = case_store.next_number()
+        case.created_at = case.updated_at = timezone.now()
+        case_store.add(case, note="", by=by, token=token, action="created")
+    if proposal is not None and proposals.get(proposal.pk).resolution_ref != case.ref:
         proposals.apply(
             proposal.pk,
             kind=ArtifactKind.REGRESSION_CASE,
@@ -208,6 +212,13 @@ def case_from_feedback(
             token=token,
         )
     return case
+
+
+def _made_before(case: Case) -> Case | None:
+    """The same case of the same label by the same person, as it was made and not changed since."""
+    content = {name: getattr(case, name) for name in ("behavior", "expectation", "tags", "proposal_id")}
+    by_same = Case.objects.filter(feedback_id=case.feedback_id, created_by=case.created_by, version=1)
+    return by_same.filter(**content).order_by("number").first()
 
 
 def _check_belongs(feedback: Feedback, proposal: Proposal) -> None:

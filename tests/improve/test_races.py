@@ -14,7 +14,7 @@ from quality.improve.cases import case_from_feedback, import_cases, record_of
 from quality.improve.groups import GroupFilter, GroupKey, find
 from quality.improve.proposals import AlreadyDecided
 from quality.models import Case, Proposal, ProposalEvent
-from tenants.models import Tenant
+from tenants.models import AuditEvent, Tenant
 from tenants.scope import tenant_scope
 from tests.factories import CaseFactory, FeedbackFactory, ProposalFactory, UserFactory
 
@@ -81,7 +81,7 @@ def test_reopening_and_tracking_anew_at_once_leave_one_pending(tenant: Tenant) -
 def test_parallel_cases_are_numbered_without_gap_or_double(tenant: Tenant, other_tenant: Tenant) -> None:
     ada = UserFactory()
     with tenant_scope(tenant):
-        labels = [FeedbackFactory(correction='{"arguments": {"city": "Bern"}}') for _ in range(6)]
+        *labels, last = [FeedbackFactory(correction='{"arguments": {"city": "Bern"}}') for _ in range(7)]
         refused = FeedbackFactory(label="other")
     with tenant_scope(other_tenant):
         CaseFactory(number=40)
@@ -90,15 +90,35 @@ def test_parallel_cases_are_numbered_without_gap_or_double(tenant: Tenant, other
     assert sorted(number for number in found if isinstance(number, int)) == [1, 2, 3, 4, 5, 6]
     assert sum(isinstance(one, ValidationError) for one in found) == 1
     with tenant_scope(tenant):
-        assert case_from_feedback(labels[0], by=ada).number == 7
+        assert case_from_feedback(last, by=ada).number == 7
 
 
-def test_of_two_cases_for_one_proposal_one_is_made(tenant: Tenant) -> None:
-    ada = UserFactory()
+def test_a_case_that_is_sent_many_times_at_once_is_made_once(tenant: Tenant) -> None:
+    ada, bob = UserFactory(), UserFactory()
     with tenant_scope(tenant):
         label = FeedbackFactory(correction='{"arguments": {"city": "Bern"}}')
         proposal = proposals.track(CITY, by=ada)
-    found = at_once(tenant, *[lambda: case_from_feedback(label, by=ada, proposal=proposal)] * 2)
+    once = at_once(tenant, *[lambda: case_from_feedback(label, by=ada)] * 5)
+    assert [case.number for case in once] == [1] * 5
+    closing = at_once(tenant, *[lambda: case_from_feedback(label, by=ada, proposal=proposal, seen_version=1)] * 5)
+    assert [case.number for case in closing] == [2] * 5
+    with tenant_scope(tenant):
+        assert Proposal.objects.get().version == 2
+        assert AuditEvent.objects.filter(action="case.created").count() == 2
+        assert case_from_feedback(label, by=bob).number == 3
+        assert case_from_feedback(label, by=ada, behavior="Something else.").number == 4
+        proposals.reopen(proposal.pk, by=ada)
+        assert case_from_feedback(label, by=ada, proposal=proposal).number == 2
+        assert Proposal.objects.get().resolution_ref == "REG-2"
+
+
+def test_of_two_cases_for_one_proposal_one_is_made(tenant: Tenant) -> None:
+    ada, bob = UserFactory(), UserFactory()
+    with tenant_scope(tenant):
+        label = FeedbackFactory(correction='{"arguments": {"city": "Bern"}}')
+        proposal = proposals.track(CITY, by=ada)
+    steps = [lambda by=by: case_from_feedback(label, by=by, proposal=proposal) for by in (ada, bob)]
+    found = at_once(tenant, *steps)
     assert sorted(type(one).__name__ for one in found) == ["AlreadyDecided", "Case"]
     with tenant_scope(tenant):
         assert [*Case.objects.values_list("number", flat=True)] == [1]

@@ -181,8 +181,8 @@ def _closed(items: Iterable[CoachItem], *, ref: str, by: User) -> Iterable[Propo
 
 
 def _groups_of(item: CoachItem) -> set[GroupKey]:
-    """What all labels that the item rests on have in common. A label of two faults is no reason to close both; but where
-    labels of different faults are the reason for one line, it is for all of them."""
+    """What all labels that the item rests on have in common: one label of two faults is no reason to close both. Where
+    they have nothing in common, the item is for all of them."""
     said = [
         {GroupKey(label=row.label, tool_name=row.tool_name, style_id=row.style_id, fault=fault) for fault in row.faults}
         for row in Feedback.objects.filter(pk__in=item.feedback_ids)
