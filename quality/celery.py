@@ -17,6 +17,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "quality.settings")
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
+from quality import file_broker
+
 logger = logging.getLogger(__name__)
 
 app = Celery("quality")
@@ -39,7 +41,7 @@ def transport() -> dict[str, Any]:
     for name in ("messages", "control"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     return {
-        "broker_url": "filesystem://",
+        "broker_url": f"{file_broker.SCHEME}://",
         "broker_transport_options": {
             "data_folder_in": str(folder / "messages"),
             "data_folder_out": str(folder / "messages"),
