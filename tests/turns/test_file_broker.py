@@ -62,7 +62,9 @@ def test_a_message_takes_its_name_only_when_it_is_written(tmp_path: Path, monkey
     with connection(tmp_path) as line:
         queue = line.SimpleQueue("another")
         queue.put({"text": LONG})
-        assert queue.get(timeout=5).payload == {"text": LONG}
+        message = queue.get(timeout=5)
+        assert message.payload == {"text": LONG}
+        message.ack()
         queue.close()
     assert seen == [([], True)]
 
