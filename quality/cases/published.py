@@ -151,6 +151,12 @@ FEEDBACK_SCHEMA: Final[Schema] = _record(
             },
             or_null=True,
         ),
+        "faults": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Kinds of fault: arg:<pointer>, tool:<name>, missing:<name>.",
+        },
+        "guidelineVersion": {**_WHOLE_OR_NULL, "description": "The guidelines that it was given under."},
         "reviewer": _PERSON,
         "call": _open_object(
             {
