@@ -70,6 +70,11 @@ class ToolResultRequest(StrictRequest):
     isError = serializers.BooleanField(required=False, default=False)
     reason = serializers.CharField(required=False, allow_blank=True, default="")
     arguments = serializers.DictField(required=False, allow_null=True, default=None, help_text="Edited arguments.")
+    opening = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        help_text="The call's `opening` that is meant: sent again after a later one it decides nothing (409).",
+    )
 
 
 class ToolResultsRequest(StrictRequest):
@@ -102,6 +107,7 @@ class TurnCallSerializer(serializers.Serializer):
     arguments = Evidence(source="args", allow_null=True)
     argumentsRun = Evidence(source="args_run", allow_null=True)
     state = serializers.CharField()
+    opening = serializers.IntegerField(help_text="How often it came to wait for a decision; 0: it never did.")
     mode = serializers.CharField(allow_null=True)
     safety = serializers.CharField(allow_null=True)
     result = Evidence(allow_null=True)
@@ -171,6 +177,7 @@ _CALL_FIELDS = (
     "args",
     "args_run",
     "state",
+    "opening",
     "mode",
     "safety",
     "result",
@@ -256,7 +263,7 @@ class TurnEventsView(TenantView):
         responses={
             (200, "text/event-stream"): OpenApiResponse(
                 OpenApiTypes.STR,
-                description="assistant_delta, tool_call and turn_state events, then assistant_end. "
+                description="assistant_delta, tool_call, tool_decision and turn_state events, then assistant_end. "
                 "At turn_state running, text of a reply that was not finished is void.",
             ),
             204: OpenApiResponse(description="The turn has ended and there is nothing more."),
@@ -336,7 +343,7 @@ def _verdict(index: int, item: Mapping[str, Any]) -> Verdict:
         message = f"The decision {kind} {takes}."
         raise InvalidRequest([fault(f"results[{index}].{name}", "not_for_this_decision", message) for name in extra])
     text = item["reason"] if kind == DecisionKind.DECLINE else _as_text(result) if "result" in item else None
-    return Verdict(call_id, DecisionKind(kind), item["arguments"], text, item["isError"])
+    return Verdict(call_id, DecisionKind(kind), item["arguments"], text, item["isError"], item.get("opening"))
 
 
 def _as_text(result: Any) -> str:

@@ -36,6 +36,7 @@ class DecisionForm(forms.Form):
     """What is sent from a call's card. `form` names which of its forms it was: it is shown open again after a fault."""
 
     decision = forms.ChoiceField(choices=[(kind, kind) for kind in _KINDS])
+    opening = forms.IntegerField(required=False, min_value=1)
     form = forms.CharField(required=False, max_length=10)
     reason = forms.CharField(required=False, max_length=MAX_REASON_CHARS)
     result = forms.CharField(required=False, max_length=MAX_RESULT_CHARS, strip=False)
@@ -145,7 +146,8 @@ def carry_out(request: TenantRequest, one: TurnCall, place: str) -> Came:
         kind = DecisionKind(sent["decision"])
         text = {DecisionKind.DECLINE: sent["reason"], DecisionKind.ANSWER: sent["result"]}.get(kind)
         text = text and text.replace("\r\n", "\n")  # as it was typed: forms send line ends of their own
-        verdict = Verdict(one.call.pk, kind, arguments if is_edited else None, text, sent["is_error"])
+        edited = arguments if is_edited else None
+        verdict = Verdict(one.call.pk, kind, edited, text, sent["is_error"], opening=sent["opening"])
         with transaction.atomic():  # the label with the decision, or neither
             decide(one.call.turn_id, [verdict], by=request.user)
             label = label_with(request, one.call.pk, sent, verdict)

@@ -18,6 +18,7 @@ from quality.ingest.jsontext import dump
 from quality.models import CallDecision, CallState, DecisionKind, ToolCall, TurnRun, TurnState
 from quality.turns.create import hint
 from quality.turns.endings import undecided
+from quality.turns.events import append
 from tenants import audit
 from tenants.models import ApiToken, User
 
@@ -53,13 +54,15 @@ class AlreadyDecided(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One decision as it is sent. `call_id` is the row's id or the model's own id of the call."""
+    """One decision as it is sent. `call_id` is the row's id or the model's own id of the call; `opening` is the opening
+    that was looked at: a decision meant for an earlier one, sent late or twice, decides nothing about a later one."""
 
     call_id: int | str
     kind: DecisionKind
     arguments: Mapping[str, Any] | None = None
     text: str | None = None
     is_error: bool = False
+    opening: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ def decide(
     calls = {call.pk: call for call in ToolCall.objects.select_related("toolset").filter(turn=turn_id)}
     found = [_judge(index, verdict, calls) for index, verdict in enumerate(verdicts)]
     made = [_record(run, verdict, call, by=by, token=token) for verdict, call in zip(verdicts, found, strict=True)]
+    if made:
+        append(turn_id, [dump(_decided(decision)) for decision in made])  # who watches sees at once that it is taken
     num_undecided = len(undecided(turn_id))
     if auto_send and run.state == TurnState.AWAITING and num_undecided == 0:
         go_on(run)
@@ -109,6 +114,19 @@ def kinds_for(call: ToolCall) -> frozenset[DecisionKind]:
     return allowed - {DecisionKind.APPROVE, DecisionKind.RUN_AGAIN} if call.mode == Mode.CLIENT else allowed
 
 
+def _decided(decision: CallDecision) -> dict[str, Any]:
+    """The live event of a decision."""
+    call = decision.call
+    return {
+        "type": "tool_decision",
+        "cycle": call.cycle,
+        "index": call.index,
+        "callId": call.tool_call_id,
+        "name": call.tool_name,
+        "decision": decision.kind,
+    }
+
+
 def _judge(index: int, verdict: Verdict, calls: Mapping[int, ToolCall]) -> ToolCall:
     """The call that is meant; raises CannotDecide where the decision does not fit it."""
     matching = [call for call in calls.values() if verdict.call_id in (call.pk, call.tool_call_id)]
@@ -116,7 +134,8 @@ def _judge(index: int, verdict: Verdict, calls: Mapping[int, ToolCall]) -> ToolC
     if not matching:
         raise CannotDecide(index, "callId", "no_such_call", f"This turn has no call {verdict.call_id!r}.")
     call = next((call for call in matching if call.state in (CallState.PENDING, CallState.UNKNOWN)), matching[-1])
-    if call.state not in (CallState.PENDING, CallState.UNKNOWN):
+    is_meant = verdict.opening in (None, call.opening)
+    if call.state not in (CallState.PENDING, CallState.UNKNOWN) or not is_meant:
         raise AlreadyDecided(CallDecision.objects.filter(call=call).order_by("-opening").first(), call)
     allowed = kinds_for(call)
     if verdict.kind not in allowed:

@@ -2,7 +2,7 @@
 // for and merged, so that what stays is the server's. Where no stream is to be had it is asked for now and then.
 (() => {
   const POLL_MS = 1500;
-  const LOOK_MS = 10000; // decisions of others ring no bell
+  const LOOK_MS = 30000; // labels of others ring no bell
   const MAX_SHOWN = 20000;
 
   const follow = (section) => {
@@ -122,7 +122,7 @@
       if (isOver()) return;
       poll(LOOK_MS);
       source = new EventSource(`${section.dataset.events}?after=${seq}`);
-      for (const type of ["assistant_delta", "tool_call", "turn_state", "assistant_end"]) source.addEventListener(type, hear);
+      for (const type of ["assistant_delta", "tool_call", "tool_decision", "turn_state", "assistant_end"]) source.addEventListener(type, hear);
       source.addEventListener("error", () => {
         if (source?.readyState !== EventSource.CLOSED) return; // it tries again by itself
         refresh();

@@ -76,6 +76,9 @@ def test_a_turn_is_followed_to_its_end_with_an_approval_in_the_middle(lab: Lab, 
     ]  # fmt: skip
     assert [event["type"] for event in told].count("assistant_end") == 1
     assert told[-1]["type"] == "assistant_end"
+    assert [(event["name"], event["decision"]) for event in told if event["type"] == "tool_decision"] == [
+        ("send_note", "approve")
+    ]
     assert [number for number, _ in stream.seen] == list(range(1, len(told) + 1))
     said = "".join(event["text"] for event in told if event["type"] == "assistant_delta")
     assert said == "I will look that up." + told[-1]["content"]

@@ -165,6 +165,17 @@ def test_an_unknown_call_runs_again_only_if_a_person_says_so(lab: Lab) -> None:
     assert len(set(keys)) == 1  # the same key: a server that knows it does nothing twice
 
 
+def test_a_decision_that_is_sent_again_decides_nothing_about_a_later_opening(lab: Lab) -> None:
+    turn, call = unknown(lab)
+    lab.stop()
+    say(lab, turn, DecisionKind.RUN_AGAIN, opening=call.opening)
+    with tenant_scope(lab.tenant):  # the second run is lost, too
+        ToolCall.objects.filter(pk=call.pk).update(opening=call.opening + 1)
+    with pytest.raises(AlreadyDecided, match="run again"):
+        say(lab, turn, DecisionKind.RUN_AGAIN, opening=call.opening)
+    say(lab, turn, DecisionKind.HAPPENED, opening=call.opening + 1)
+
+
 def unknown(lab: Lab) -> tuple[Turn, ToolCall]:
     """A turn whose unsafe call was under way when its worker had to stop."""
     lab.tools.hold.clear()
