@@ -8,8 +8,11 @@ import hashlib
 import secrets
 
 from django.conf import settings
+from django.contrib.auth import get_user
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
+from django.http import HttpRequest
 from django.utils import timezone
 
 from tenants import audit
@@ -32,6 +35,14 @@ def tenant_by_slug(slug: str) -> Tenant | None:
         return None
     with tenant_scope(tenant_id):
         return Tenant.objects.get(pk=tenant_id)
+
+
+def session_user(key: str) -> User | None:
+    """Who is signed in by the session with this key now; None once they signed out or the account was closed."""
+    request = HttpRequest()
+    request.session = SessionStore(key)
+    user = get_user(request)
+    return user if isinstance(user, User) else None
 
 
 def membership_in(slug: str, user: User) -> Membership | None:

@@ -1,6 +1,5 @@
 """Turns: the list, and a turn that we run: live, stopped, its calls decided."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -21,8 +20,8 @@ from quality.turns.create import cancel_turn
 from quality.turns.listing import TurnFilter
 from quality.turns.live import NotLive, stream_turn
 from quality.turns.transcript import Transcript, transcript_of
-from tenants.access import membership_in
-from tenants.models import Role, User
+from tenants.access import membership_in, session_user
+from tenants.models import Role
 from tenants.scope import tenant_scope
 
 FILTER_WORDS = {
@@ -178,18 +177,15 @@ def turn_events(request: TenantRequest, pk: int) -> HttpResponseBase:
             cast(HttpRequest, request),
             tenant_id=request.tenant.pk,
             turn_id=pk,
-            still_allowed=_still_allowed(request.tenant.slug, request.user),
+            still_allowed=partial(still_may_watch, request.tenant.slug, str(request.session.session_key)),
         )
     except NotLive:
         return HttpResponse(status=204)
 
 
-def _still_allowed(slug: str, user: User) -> Callable[[], bool]:
-    return partial(_is_member, slug, user.pk)
-
-
-def _is_member(slug: str, user_pk: int) -> bool:
-    user = User.objects.filter(pk=user_pk, is_active=True).first()
+def still_may_watch(slug: str, session_key: str) -> bool:
+    """Is the owner of a session still signed in, and a member of the tenant?"""
+    user = session_user(session_key)
     return user is not None and membership_in(slug, user) is not None
 
 

@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user
-from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest
 from django.http.request import split_domain_port
 
 from quality.api.auth import bearer, holds
-from tenants.access import membership_in, memberships_of, tenant_by_slug
+from tenants.access import membership_in, memberships_of, session_user, tenant_by_slug
 from tenants.models import ApiToken, Membership, Role, Scope, Tenant, User
 from tenants.scope import tenant_scope
 
@@ -111,9 +109,7 @@ def _signed_in(request: HttpRequest) -> User | None:
         return None
     if "Origin" not in request.headers:
         raise Refused(403, "no_origin", "A session works from a page alone (header Origin). Programs send a token.")
-    request.session = SessionStore(key)
-    user = get_user(request)
-    return user if isinstance(user, User) else None
+    return session_user(key)
 
 
 def _member(user: User, slug: str) -> Caller:

@@ -6,7 +6,9 @@ import pytest
 
 from quality.calls import CallFilter
 from quality.models import TurnRun
+from quality.pages.turns import still_may_watch
 from quality.review import items
+from tenants.models import Membership
 from tests.factories import ToolCallFactory, TurnFactory
 from tests.pages.conftest import HTMX
 from tests.pages.own_turns import events, own_turn, reply, waiting_call
@@ -149,6 +151,20 @@ class TestLive:
         assert client.get(f"{PAGE}{turn.pk}/events").status_code == 204
         assert client.get(f"{PAGE}{imported.pk}/events").status_code == 404
         assert client.get(f"{PAGE}{imported.pk}/live/").status_code == 404
+
+    def test_who_signs_out_or_leaves_may_not_watch_on(self, browse, inside):
+        client = browse("viewer")
+        key = client.session.session_key
+        assert still_may_watch("acme", key)
+        assert not still_may_watch("other", key)
+        with inside():
+            Membership.objects.filter(pk=client.member.pk).delete()
+        assert not still_may_watch("acme", key)
+        again = browse("viewer")
+        key = again.session.session_key
+        assert still_may_watch("acme", key)
+        again.logout()
+        assert not still_may_watch("acme", key)
 
     @pytest.mark.parametrize(
         ("state", "after"), [("awaiting", "cancelled"), ("queued", "cancelled"), ("running", "running")]
