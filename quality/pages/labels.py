@@ -60,16 +60,23 @@ HELP_NO_CALL = {
     Label.WRONG_TOOL: "It names a tool in words, a wrong one",
     Label.BAD_ARGS: "It describes a call, with wrong arguments",
 }
+HELP_AFTER_CALLS = {
+    **HELP_NO_CALL,
+    Label.GOOD_REPLY: "Right: no further call was needed",
+    Label.MISSING_TOOL: "A further call was needed and not made",
+}
 
 
-def buttons(mine: Feedback | None, item: Item) -> list[dict[str, Any]]:
-    """The labels in their order; the key is the place in it. Those that take a correction or ask for a note say so."""
+def buttons(mine: Feedback | None, item: Item, *, had_calls: bool) -> list[dict[str, Any]]:
+    """The labels in their order; the key is the place in it. Those that take a correction or ask for a note say so.
+    `had_calls` says of a reply without a call whether the turn made calls before it."""
+    words = HELP if item.call_id else HELP_AFTER_CALLS if had_calls else HELP_NO_CALL
     return [
         {
             "key": str(key),
             "value": label.value,
             "name": label.label,
-            "help": (HELP if item.call_id else HELP_NO_CALL)[label],
+            "help": words[label],
             "is_mine": bool(mine and mine.label == label),
             "asks": label in ASKED and (label != Label.BAD_ARGS or item.call_id is not None),
         }
@@ -81,7 +88,7 @@ def label_context(request: TenantRequest, found: ItemEvidence, *, note: str | No
     """What the judgement component shows. `note` is one that was sent and could not be saved."""
     mine = next((label for label in found.labels if label.reviewer_id == request.user.pk), None)
     return {
-        "buttons": buttons(mine, found.item),
+        "buttons": buttons(mine, found.item, had_calls=bool(found.siblings)),
         "mine": mine,
         "actual": found.call.args.text if found.call and found.call.args and not found.call.args.cut else None,
         "agree_with": _to_agree_with(found, mine),
@@ -122,7 +129,7 @@ def last_label(request: TenantRequest, shown: Item | None = None) -> dict[str, A
 def describe(event: FeedbackEvent) -> str:
     """What an event's item is called in a line."""
     if event.call_id is None:
-        return "turn without a call"
+        return "reply without a call"
     name = ToolCall.objects.filter(pk=event.call_id).values_list(F("tool_name"), flat=True).first()
     return str(name or "call")
 

@@ -235,6 +235,13 @@ def test_a_turn_without_a_call_can_be_judged_too(browse, inside):
     assert f'name="turn" value="{turn.pk}"' in " ".join(text.split())
 
 
+def test_the_last_reply_of_a_turn_with_calls_is_judged_as_one_that_made_no_further_call(browse, make_call):
+    call = make_call()
+    text = browse("operator").get(f"/t/acme/turns/{call.turn_id}/").text
+    assert "Right: no further call was needed" in text
+    assert "Right: no call was needed" not in text
+
+
 def test_a_snapshot_of_any_shape_does_not_break_the_page(page, make_call, tenant):
     with tenant_scope(tenant):
         definition = '{"function":{"name":"get_weather","parameters":{"type":"nonsense"}}}'

@@ -165,6 +165,16 @@ def test_a_decision_made_meanwhile_is_said_with_who_and_what(send, call, inside,
     assert len(decisions(inside)) == 1
 
 
+def test_a_form_of_an_earlier_opening_decides_nothing(send, inside):
+    with inside():
+        call = waiting_call(state=CallState.UNKNOWN, opening=2)
+    assert f'name="opening" value="{call.opening}"' in send.client.get(f"/t/acme/turns/{call.turn_id}/").text
+    assert send(call, decision="run_again", opening=1).status_code == 409
+    assert decisions(inside) == []
+    send(call, decision="run_again", opening=2)
+    assert decisions(inside) == [("run_again", None, None)]
+
+
 def test_nonsense_is_refused(send, call, inside):
     assert send(call, decision="splendid").status_code == 422
     assert send(call, decision="not_answered").status_code == 422
@@ -208,3 +218,17 @@ class TestForm:
         again = argument_form(self.SCHEMA, sent)
         assert again.is_valid(), again.errors
         assert again.arguments() == values
+
+    def test_a_closed_schema_asks_for_no_other_arguments_unless_there_are_some(self):
+        from quality.pages.argument_form import argument_form
+
+        closed = self.SCHEMA | {"additionalProperties": False}
+        assert "more" in argument_form(self.SCHEMA).fields
+        assert "more" not in argument_form(closed).fields
+        assert "more" in argument_form(closed, values={"unknown": 1}).fields
+        kept = argument_form(closed, {"more": '{"unknown": 1}'})
+        assert kept.is_valid()
+        assert kept.arguments() == {"unknown": 1}
+        without = argument_form(closed, {"argument-0": "a"})
+        assert without.is_valid()
+        assert without.arguments() == {"text": "a"}
