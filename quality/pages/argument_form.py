@@ -56,9 +56,6 @@ class ArgumentForm(forms.Form):
             widget=forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false", "placeholder": "{}"}),
         )
         self._begin_with(values or {})
-        is_closed = parameters.get("additionalProperties") is False and len(self.names) == len(properties)
-        if is_closed and not self["more"].value():
-            del self.fields["more"]  # the schema allows none, and there are none
 
     def _begin_with(self, values: Mapping[str, Any]) -> None:
         """Put these arguments into their fields; what a field cannot hold as it is goes into the JSON of the others."""
@@ -94,7 +91,7 @@ class ArgumentForm(forms.Form):
             for field, name in self.names.items()
             if self.data.get(field, "") not in ("", None)
         }
-        return self.cleaned_data.get("more", {}) | given
+        return self.cleaned_data["more"] | given
 
 
 def _as_typed(value: Any) -> Any:

@@ -218,17 +218,3 @@ class TestForm:
         again = argument_form(self.SCHEMA, sent)
         assert again.is_valid(), again.errors
         assert again.arguments() == values
-
-    def test_a_closed_schema_asks_for_no_other_arguments_unless_there_are_some(self):
-        from quality.pages.argument_form import argument_form
-
-        closed = self.SCHEMA | {"additionalProperties": False}
-        assert "more" in argument_form(self.SCHEMA).fields
-        assert "more" not in argument_form(closed).fields
-        assert "more" in argument_form(closed, values={"unknown": 1}).fields
-        kept = argument_form(closed, {"more": '{"unknown": 1}'})
-        assert kept.is_valid()
-        assert kept.arguments() == {"unknown": 1}
-        without = argument_form(closed, {"argument-0": "a"})
-        assert without.is_valid()
-        assert without.arguments() == {"text": "a"}
