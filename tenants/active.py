@@ -42,7 +42,7 @@ class Active:
 
 def active() -> Active:
     """What is in use for the open scope's tenant."""
-    sent = shared.read(_key()) if settings.LLM_TOOLS_REPLACEABLE else None
+    sent = shared.read(_key(deployment.current())) if settings.LLM_TOOLS_REPLACEABLE else None
     if sent is not None:
         return Active("request", _from_json(sent))
     from_file = file_definitions()
@@ -109,13 +109,13 @@ def _from_json(text: str) -> tuple[HttpDefinition, ...]:
 
 def _keep(text: str | None) -> None:
     try:
-        shared.write(_key(), text, LIFE_S)
+        shared.write(_key(deployment.confirmed()), text, LIFE_S)
     except shared.CacheAway as error:
         raise NotAvailable(str(error)) from error
 
 
-def _key() -> str:
-    return f"tools:{deployment.current()}:{current_tenant_id()}"
+def _key(deployment_id: str) -> str:
+    return f"tools:{deployment_id}:{current_tenant_id()}"
 
 
 def _changed(action: str, actor: User, token: ApiToken | None, count: int) -> None:

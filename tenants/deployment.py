@@ -25,3 +25,12 @@ def current() -> str:
     if found is None and not shared.is_away():
         found = shared.settle(_KEY, uuid.uuid4().hex)
     return found or ""
+
+
+def confirmed() -> str:
+    """The id as the cache holds it at this moment, for what is written under it: the one that was read last may be gone
+    with a restart of the cache, and with it would go what is written. Raises `shared.CacheAway`."""
+    found = shared.settle(_KEY, uuid.uuid4().hex)
+    if found is None:
+        raise shared.CacheAway
+    return found

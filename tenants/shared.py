@@ -40,6 +40,9 @@ class OnePool(redis.ConnectionPool):
 class CacheAway(Exception):
     """The shared cache did not take a write."""
 
+    def __init__(self) -> None:
+        super().__init__("The shared cache is away, so nothing was changed. Try again in a moment.")
+
 
 def is_away() -> bool:
     """Did the cache fail just now? What was worked out meanwhile is not to be kept."""
@@ -78,7 +81,7 @@ def write(key: str, text: str | None, timeout_s: float | None = None) -> None:
         else:
             cache.set(key, text, timeout=timeout_s)
     except (redis.RedisError, OSError) as error:
-        raise CacheAway("The shared cache is away, so nothing was changed. Try again in a moment.") from error
+        raise CacheAway from error
     _note(key, text)
 
 
