@@ -111,6 +111,23 @@ def test_with_a_proposal_it_closes_it(tenant, browse, feedback):
     assert address("case-detail", 1) in detail
 
 
+def test_ids_of_many_digits_are_sent_as_they_are(tenant, browse):
+    with tenant_scope(tenant):
+        label = FeedbackFactory(pk=60_256, correction='{"arguments":{"city":"Bern"}}')
+        proposal = ProposalFactory(pk=12_345)
+    client = browse()
+    page = client.get(reverse("proposal-detail", args=["acme", proposal.pk])).content.decode()
+    new = f"{address('case-new')}?feedback={label.pk}&amp;proposal={proposal.pk}"
+    assert new in page
+    sent = form_of(client.get(new.replace("&amp;", "&")).content.decode())
+    assert (sent["feedback"], sent["proposal"]) == ("60256", "12345")
+    assert client.post(address("case-new"), sent).status_code == 302
+    with tenant_scope(tenant):
+        Case.objects.update(version=1_234)
+    sent = form_of(client.get(address("case-detail", 1)).content.decode())
+    assert sent["version"] == "1234"
+
+
 def test_an_expectation_that_the_recorded_call_meets_is_asked_about_before_it_is_saved(tenant, browse, feedback):
     client = browse()
     sent = form_of(client.get(f"{address('case-new')}?feedback={feedback.pk}").content.decode())
