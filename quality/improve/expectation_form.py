@@ -199,7 +199,7 @@ def write(plain: Plain) -> str:
     members = {"version": "1"}
     if plain.mode:
         calls = {"mode": _quoted(plain.mode)}
-        if plain.mode not in STEPLESS:
+        if plain.steps and plain.mode not in STEPLESS:
             calls["steps"] = _array(map(_written, plain.steps))
         members["calls"] = _object(calls)
     if plain.forbid:

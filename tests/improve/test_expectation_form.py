@@ -45,9 +45,10 @@ STEPS = st.builds(Step, st.sampled_from(["get_weather", "cancel_*"]), arguments(
 def plains(draw):
     mode = draw(st.sampled_from(["", *MODES]))
     has_steps = mode and mode not in STEPLESS
-    steps = tuple(draw(st.lists(STEPS, min_size=1, max_size=3))) if has_steps else ()
+    least = 0 if mode == "first" else 1  # of the first reply it may only be said what is forbidden in it
+    steps = tuple(draw(st.lists(STEPS, min_size=least, max_size=3))) if has_steps else ()
     forbidden = STEPS.map(lambda step: replace(step, extra=""))
-    forbid = tuple(draw(st.lists(forbidden, max_size=2, min_size=0 if mode else 1)))
+    forbid = tuple(draw(st.lists(forbidden, max_size=2, min_size=0 if steps or mode in STEPLESS else 1)))
     rest = draw(st.sampled_from([{}, {"limits": '{"max_calls": 4}'}, {"null_is_absent": "true"}]))
     return Plain(mode, steps, forbid, rest)
 

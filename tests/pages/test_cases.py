@@ -7,6 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
+from quality.improve.case_draft import draft_from
 from quality.improve.case_record import record_of
 from quality.models import Case, Proposal
 from tenants.models import Role
@@ -109,6 +110,32 @@ def test_with_a_proposal_it_closes_it(tenant, browse, feedback):
     )
     detail = client.get(address("proposal-detail", proposal.pk)).content.decode()
     assert address("case-detail", 1) in detail
+
+
+@pytest.mark.parametrize(
+    ("label", "correction"),
+    [
+        ("bad_args", None),
+        ("bad_args", '{"arguments":{"city":"Bern"}}'),
+        ("wrong_tool", None),
+        ("wrong_tool", '{"tool":"get_time","offered":false}'),
+        ("missing_tool", None),
+        ("missing_tool", '{"tool":"get_time","offered":false,"position":{"cycle":0,"index":0}}'),
+        ("good_reply", None),
+    ],
+)
+def test_what_a_label_proposes_is_saved_from_the_form_as_it_is_proposed(tenant, browse, label, correction):
+    with tenant_scope(tenant):
+        call = None if label == "missing_tool" else ToolCallFactory(turn=TurnFactory(), args='{"city": "Zurich"}')
+        row = FeedbackFactory(call=call, label=label, correction=correction)
+        proposed = json.loads(draft_from(row).expectation)
+    client = browse()
+    sent = form_of(client.get(f"{address('case-new')}?feedback={row.pk}").content.decode())
+    assert sent["as"] == "form"
+    page = client.post(address("case-new"), sent)
+    assert page.status_code == 302, page.content.decode()
+    with tenant_scope(tenant):
+        assert json.loads(Case.objects.get().expectation) == proposed
 
 
 def test_ids_of_many_digits_are_sent_as_they_are(tenant, browse):
