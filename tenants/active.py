@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 
-from engine.tools.definitions import DefinitionsError, HttpDefinition, read_definitions
+from engine.tools.definitions import DefinitionFault, DefinitionsError, HttpDefinition, read_definitions
 from tenants import audit, deployment, outbound, shared
 from tenants.endpoints import has_enabled
 from tenants.models import ApiToken, User
@@ -22,6 +22,7 @@ from tenants.versions import raise_version
 
 LIFE_S = 400 * 24 * 3600  # longer than a deployment lives
 HIDDEN = "(hidden)"
+MAX_TOOLS = 200  # HTTP tools of a tenant, sent or kept: processes keep them, and all stand in each request
 
 
 class NotAvailable(Exception):
@@ -55,6 +56,8 @@ def replace(body: bytes, *, actor: User, token: ApiToken | None = None) -> Activ
     Raises DefinitionsError with every fault, NotAvailable where no turn could use them.
     """
     definitions = tuple(read_definitions(body, outbound.policy()))
+    if len(definitions) > MAX_TOOLS:
+        raise DefinitionsError([DefinitionFault(None, "", f"holds more than {MAX_TOOLS} definitions")])
     if not settings.LLM_TOOLS_REPLACEABLE:
         raise NotAvailable("Tool definitions are switched off: the operator set LLM_TOOLS_ENABLED to false.")
     if not has_enabled():

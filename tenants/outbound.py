@@ -8,6 +8,13 @@ from django.conf import settings
 from engine import net
 from tenants.scope import current_tenant_id
 
+# What the operator of the service can do about a refusal.
+REMEDIES = {
+    net.Code.PORT_NOT_ALLOWED: "OUTBOUND_ALLOW_PORTS",
+    net.Code.HOST_NOT_ALLOWED: "OUTBOUND_ALLOW_CIDRS",
+    net.Code.ADDRESS_NOT_ALLOWED: "OUTBOUND_ALLOW_CIDRS",
+}
+
 
 def policy() -> net.Policy:
     return _policy(
@@ -28,8 +35,14 @@ def url_fault(url: str) -> str | None:
     try:
         policy().check_url(net.parse_url(url))
     except net.Refused as error:
-        return error.message
+        return reason(error)
     return None
+
+
+def reason(error: net.Refused) -> str:
+    """Why the guard refused, and which setting of the operator would allow it, if one would."""
+    remedy = REMEDIES.get(net.Code(error.code))
+    return f"{error.message}; the operator can allow it ({remedy})" if remedy else error.message
 
 
 def origin(url: str) -> str:

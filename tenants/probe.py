@@ -8,6 +8,7 @@ from engine.net import Guard, Refused
 from engine.providers.openai import OpenAIModel
 from engine.providers.protocol import Answer, ModelError, Piece, Request, TextPiece
 from engine.providers.retry import RetryPolicy
+from tenants import outbound
 from tenants.endpoints import ChosenModel
 
 PROBE_S = 45.0
@@ -67,7 +68,7 @@ async def probe_endpoint(chosen: ChosenModel, guard: Guard, key: str | None) -> 
     try:
         client = guard.client(chosen.base_url)
     except Refused as error:
-        return ProbeReport.not_asked(f"nobody may call this address: {error.message}.")
+        return ProbeReport.not_asked(f"nobody may call this address: {outbound.reason(error)}.")
     async with client:
         return await probe(chosen.built(client, key))
 

@@ -11,12 +11,11 @@ from engine import net
 from engine.errors import ToolError
 from engine.tools.definitions import DefinitionsError, HttpDefinition, definition_faults, read_definitions
 from tenants import audit, outbound, secrets
-from tenants.active import active
+from tenants.active import MAX_TOOLS, active
 from tenants.models import ApiToken, HttpToolRow, HttpToolVersion, Secret, ToolSwitch, User
 from tenants.secrets import Place
 from tenants.versions import raise_version
 
-MAX_TOOLS = 200
 RESERVED = frozenset(
     (
         "offer_booking_link", "ask_database", "get_exchange_business_info", "compute_exchange_quote",

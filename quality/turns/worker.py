@@ -6,6 +6,7 @@ a few threads; no connection is held while a model or a tool is waited for.
 """
 
 import asyncio
+import hashlib
 import logging
 import threading
 import time
@@ -45,7 +46,7 @@ class Worker:
         self._threads = ThreadPoolExecutor(NUM_THREADS, "turns")
         self._pull_thread = ThreadPoolExecutor(1, "pull")  # holds the janitor's connection
         self._clients: dict[tuple[str, Any], Client] = {}
-        self._toolsets: dict[tuple[int, str], int] = {}
+        self._toolsets: dict[tuple[int, bytes], int] = {}
         self._hinted: set[int] = set()
         self._loop = asyncio.new_event_loop()
         self._awake = asyncio.Event()
@@ -181,12 +182,14 @@ class Worker:
         return self._clients[key]
 
     def _toolset_id(self, tenant_id: int, text: str) -> "asyncio.Future[int | None]":
+        key = tenant_id, hashlib.sha256(text.encode()).digest()  # texts may be long
+
         async def find() -> int | None:
-            if (tenant_id, text) not in self._toolsets:
+            if key not in self._toolsets:
                 if len(self._toolsets) >= MAX_TOOLSETS:
                     self._toolsets.clear()
-                self._toolsets[tenant_id, text] = await self._in_thread(save_toolset, tenant_id, text)
-            return self._toolsets.get((tenant_id, text))
+                self._toolsets[key] = await self._in_thread(save_toolset, tenant_id, text)
+            return self._toolsets.get(key)
 
         return asyncio.ensure_future(find())
 

@@ -105,6 +105,10 @@ def test_it_is_one_tenants_alone(api, file, model, tenant, other_tenant):
         (b"[1]", "object"),
         (b'[{"name": "a b", "description": "d", "url": "https://a.example/"}]', "letters, digits"),
         (b'[{"name": "a", "description": "d", "url": "http://127.0.0.1/"}]', "public internet"),
+        (
+            json.dumps([definition(name=f"tool_{number}") for number in range(201)]).encode(),
+            "more than 200 definitions",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_400_with_the_reason(api, file, model, body, reason):

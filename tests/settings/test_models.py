@@ -249,6 +249,9 @@ class TestPages:
         assert KEY not in page.text
         page = browse().post(f"{PAGE}create/", FORM | {"base_url": "http://10.0.0.1/v1"})
         assert "Nobody may call this address" in page.text
+        assert "the operator can allow it (OUTBOUND_ALLOW_CIDRS)" in page.text
+        page = browse().post(f"{PAGE}create/", FORM | {"base_url": "http://models.example.com:8000/v1"})
+        assert "port 8000 is not among the allowed ports; the operator can allow it (OUTBOUND_ALLOW_PORTS)" in page.text
 
     def test_the_test_button_tells_what_the_server_can(self, browse, tenant, admin, loopback):
         with serving("plain_text", "one_call") as server:
