@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,6 +23,7 @@ from typing import Any, Final, TextIO
 
 from engine.errors import EngineError
 from engine.net import Guard, Policy
+from engine.providers.protocol import Usage
 from engine.redaction import Redactor
 from engine.strict_json import JsonError, read_json
 from engine.tools import ToolContext
@@ -231,10 +233,7 @@ class Run:
         if fresh:
             selected.notices.append(f"{len(fresh)} suspects were run again with fresh samples: {', '.join(fresh)}.")
         comparison = None if before is None else compare(before, judged[CANDIDATE], fresh=fresh)
-        costs = {CANDIDATE: replay.budget.cost} if options.price and not options.two_sided else {}
-        return self._judged_report(
-            "replay", selected, judged, comparison, sides={s.name: s for s in sides}, costs=costs
-        )
+        return self._judged_report("replay", selected, judged, comparison, sides={each.name: each for each in sides})
 
     def _judged(
         self, cases: Sequence[Case], attempts: Sequence[Attempt], side: Side, expected: Mapping[str, int]
@@ -283,7 +282,7 @@ class Run:
         tools = read_json(_text_of(options.toolset)) if options.toolset else None
         by_id = {case.id: case for case in selected.cases}
         own = [attempt for attempt in attempts if attempt.side == CANDIDATE]
-        counts = {case: sum(attempt.case == case for attempt in own) for case in by_id}
+        counts = Counter(attempt.case for attempt in own)
         expected = {case: options.samples or counts[case] or 1 for case in by_id}
         changed = sorted({each.case for each in own if each.case in by_id and by_id[each.case].version != each.version})
         if changed:
@@ -294,7 +293,7 @@ class Run:
         results = results_of(selected.cases, own, expected=expected, tools=tools, quarantined=options.quarantine)
         before = _baseline(options.baseline)
         comparison = None if before is None else compare(before, results)
-        return self._judged_report("rejudge", selected, {CANDIDATE: results}, comparison, sides={}, costs={})
+        return self._judged_report("rejudge", selected, {CANDIDATE: results}, comparison, sides={})
 
     # Reports.
 
@@ -306,7 +305,6 @@ class Run:
         comparison: Comparison | None,
         *,
         sides: Mapping[str, Side],
-        costs: Mapping[str, float],
     ) -> Report:
         suite = SuiteResult(results=judged[CANDIDATE])
         gate = gate_of(suite, comparison, strict=self.options.strict)
@@ -320,16 +318,7 @@ class Run:
         if comparison:
             gone = [each.case for each in comparison.cases if each.after is None]
             selected.notices += [f"Not in this run, though in the baseline: {', '.join(gone)}."] if gone else []
-        told = [
-            {
-                "name": name,
-                "model": sides[name].endpoint.model if name in sides else None,
-                "baseUrl": sides[name].endpoint.base_url if name in sides else None,
-                "cost": costs.get(name),
-                **SuiteResult(results=results).summary(),
-            }
-            for name, results in judged.items()
-        ]
+        told = [_told(name, sides.get(name), results) for name, results in judged.items()]
         verdict = verdict_of(gate, comparison, suite)
         return self._report(mode, selected, entries, gate.exit, verdict, gate=gate, sides=told, comparison=comparison)
 
@@ -360,6 +349,19 @@ class Run:
             sides=sides,
             comparison=comparison,
         )
+
+
+def _told(name: str, side: Side | None, results: Sequence[CaseResult]) -> dict[str, Any]:
+    """One side in the report. Stored answers have no endpoint."""
+    summary, endpoint = SuiteResult(results=results).summary(), side and side.endpoint
+    used = Usage(summary["promptTokens"], summary["completionTokens"])
+    return {
+        "name": name,
+        "model": endpoint and endpoint.model,
+        "baseUrl": endpoint and endpoint.base_url,
+        "cost": endpoint.price.of(used) if endpoint and endpoint.price else None,
+        **summary,
+    }
 
 
 def _notices(judged: Mapping[str, Sequence[CaseResult]]) -> list[str]:

@@ -115,7 +115,7 @@ class _Reader:
         if not isinstance(item, Mapping):
             self.notes["what was no message was left out"] += 1
             return
-        kind, role = item.get("type"), item.get("role")
+        kind, role = item.get("type"), str(item.get("role"))
         if kind == "function_call":
             call = _call(item.get("call_id") or item.get("id"), item)
             if was_open:

@@ -9,6 +9,7 @@ the one exception, and it names each tool that may be called.
 import asyncio
 import hashlib
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,6 +37,8 @@ from quality.cases.reply_cache import ReplyCache
 from quality.cases.sample import Call, Ending, Sample, Served
 from quality.cases.stubs import OnMiss, Result, Shelf, Source
 from quality.cases.toolset import Toolset, name_of
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_SAMPLES: Final = 1
 NO_LIMIT: Final = Allowance()
@@ -268,6 +271,9 @@ class _Sitting(MemoryRecorder):
             sample = Sample(self._cycles(), None, Ending.RUNNING)
         except OutOfBudget as error:
             sample = Sample(self._cycles(), None, Ending.ERROR, str(error))
+        except Exception as error:  # one sample that breaks must not take the others with it
+            logger.exception("A replay of %s broke", self._plan.case.id)
+            sample = Sample(self._cycles(), None, Ending.ERROR, f"the replay broke: {type(error).__name__}: {error}")
         return self._record(sample)
 
     # What the loop asks of its model.
