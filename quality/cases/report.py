@@ -86,7 +86,17 @@ class Report:
         }
 
     def json(self) -> str:
-        return well_formed(json.dumps(plain(self.as_dict()), ensure_ascii=False, indent=1)) + "\n"
+        """A member a line, and a case a line: large reports are written fast, and can be compared line by line."""
+        whole = plain(self.as_dict())
+        cases = ",\n  ".join(_json(case) for case in whole.pop("cases"))
+        members = [f"{_json(name)}: {_json(value)}" for name, value in whole.items()]
+        members.append(f'"cases": [\n  {cases}\n ]' if cases else '"cases": []')
+        inside = ",\n ".join(members)
+        return well_formed(f"{{\n {inside}\n}}\n")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 # Entries of a validation.
