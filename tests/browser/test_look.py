@@ -2,11 +2,20 @@
 
 import pytest
 
+from quality.improve.rates import MIN_ITEMS
 from quality.models import Label
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from tenants.scope import tenant_scope
-from tests.factories import ImportFactory, ToolCallFactory, TurnFactory
+from tests.factories import (
+    LATEST,
+    CaseFactory,
+    FeedbackFactory,
+    ImportFactory,
+    ProposalFactory,
+    ToolCallFactory,
+    TurnFactory,
+)
 from tests.pages.own_turns import waiting_call
 
 pytestmark = pytest.mark.browser
@@ -81,6 +90,9 @@ def furnished(tenant, member):
         ImportFactory(state="done", num_accepted=3, num_rejected=2)
         for call, label in zip(calls[1:], Label.values, strict=False):
             record_label(item=item_of_call(call.pk), reviewer=admin.user, label=label, note="seen")
+        ProposalFactory(pk=4_321, state="applied", decided_by=admin.user, decided_at=LATEST, resolution_kind="other")
+        FeedbackFactory.create_batch(MIN_ITEMS)
+        CaseFactory()
     return admin, calls
 
 
@@ -95,6 +107,13 @@ PLACES = [
     "pending/",
     "guidelines/",
     "guidelines/?edit",
+    "proposals/",
+    "proposals/tracked/",
+    "proposals/4321/",
+    "cases/",
+    "cases/REG-1/",
+    "coach/",
+    "audit/",
     "imports/",
     "export/",
     "members/",
@@ -120,6 +139,15 @@ def test_text_is_legible_in_both_themes(desk, furnished, scheme):
         page = ada.open(f"/t/acme/{path}")
         page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
         assert page.evaluate(FAINT) == [], path
+
+
+def test_no_page_is_wider_than_a_phone(desk, furnished):
+    admin, calls = furnished
+    ada = desk(admin, viewport={"width": 360, "height": 740})
+    for path in paths(calls):
+        page = ada.open(f"/t/acme/{path}")
+        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
 
 
 def test_everything_that_acts_is_reached_by_tab_and_shows_it(desk, furnished):
