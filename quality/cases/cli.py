@@ -209,9 +209,16 @@ class Run:
         sides = [side, self._baseline_side(side)] if options.two_sided else [side]
         expected = {case.id: settings.samples_of(case) for case in selected.cases}
         progress = None if options.quiet else Progress(sum(expected.values()) * len(sides))
+        earlier = self._earlier(selected.cases, sides, settings) if options.resume else []
+        if earlier:
+            selected.notices.append(
+                f"Taken from {options.out_answers}, and not asked for again: {len(earlier)} samples."
+            )
         with ExitStack() as stack:
             kept = stack.enter_context(_opened(options.out_answers)) if options.out_answers else None
             on_attempt = _on_attempt(progress, kept)
+            for attempt in earlier:
+                on_attempt(attempt)
             cache = ReplyCache(options.cache) if options.cache else None
             replay = Replay(
                 selected.cases,
@@ -222,7 +229,7 @@ class Run:
                 live=self._live(),
                 on_attempt=on_attempt,
             )
-            attempts = await replay.run()
+            attempts = earlier + await replay.run(finished={attempt.key for attempt in earlier})
             judged = {each.name: self._judged(selected.cases, attempts, each, expected) for each in sides}
             fresh = {}
             if options.two_sided:
@@ -234,6 +241,28 @@ class Run:
             selected.notices.append(f"{len(fresh)} suspects were run again with fresh samples: {', '.join(fresh)}.")
         comparison = None if before is None else compare(before, judged[CANDIDATE], fresh=fresh)
         return self._judged_report("replay", selected, judged, comparison, sides={each.name: each for each in sides})
+
+    def _earlier(self, cases: Sequence[Case], sides: Sequence[Side], settings: Settings) -> list[Attempt]:
+        """What a run that was broken off has kept: samples that were finished, of the very same requests."""
+        path = self.options.out_answers
+        if not path.exists():
+            return []
+        lines = [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        wanted = {
+            (side.name, case.id, index): (case, side)
+            for case in cases
+            for side in sides
+            for index in range(settings.samples_of(case))
+        }
+        found: dict[tuple[str, str, int], Attempt] = {}
+        for attempt in read_attempts(lines):
+            case, side = wanted.get(attempt.key, (None, None))
+            if case is None or side is None or attempt.sample.ending is Ending.ERROR:
+                continue
+            sha256 = plan_of(case, side).sha256(side, settings, attempt.index)
+            if (attempt.version, attempt.request_sha256) == (case.version, sha256):
+                found[attempt.key] = attempt
+        return list(found.values())
 
     def _judged(
         self, cases: Sequence[Case], attempts: Sequence[Attempt], side: Side, expected: Mapping[str, int]

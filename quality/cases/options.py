@@ -83,6 +83,7 @@ def _add_replay(add: Add) -> None:
     add("--cache", type=Path, metavar="FOLDER", help="keep replies here, and use those that are there")
     add("--dry-run", action="store_true", help="print what would be sent, and send nothing")
     add("--out-answers", type=Path, metavar="FILE", help="write the raw replies, for --answers")
+    add("--resume", action="store_true", help="take what --out-answers holds already, and ask only for the rest")
     add("--answers", type=Path, metavar="FILE", help="judge these replies again; no model is asked")
 
 
@@ -144,6 +145,7 @@ def check_options(options: argparse.Namespace) -> None:
         "--replay needs --base-url and --model.": options.replay and not (options.base_url and options.model),
         "--replay asks a model and --answers does not: take one of them.": options.replay and options.answers,
         "--dry-run shows what --replay would send: add --replay.": options.dry_run and not options.replay,
+        "--resume goes on with the file of --out-answers: name it.": options.resume and not options.out_answers,
         "--style is read from the service: add --api-base.": options.style and not options.api_base,
         "--style and --system-prompt are two prompts: take one of them.": options.style and options.system_prompt,
         "--baseline and --two-sided are two baselines: take one of them.": options.baseline and options.two_sided,

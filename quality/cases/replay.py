@@ -204,6 +204,11 @@ class Plan:
             **parameters,
         }
 
+    def sha256(self, side: Side, settings: Settings, index: int) -> str:
+        """Of that request: two samples with the same were asked the same."""
+        text = json.dumps(self.body(side, settings, index), sort_keys=True)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
 
 def plan_of(case: Case, side: Side) -> Plan:
     """Raises `NotReplayable`."""
@@ -248,7 +253,6 @@ class _Sitting(MemoryRecorder):
         )
         self.name = endpoint.model
         self._results: dict[tuple[int, int], Result] = {}
-        self._first_sha256 = ""
         self._num_requests = self._num_cached = 0
         self._paid = Usage()
 
@@ -282,9 +286,6 @@ class _Sitting(MemoryRecorder):
         if self.replies and self._is_decided():
             raise _Decided
         body = self._model.body(request, streamed=True, changed={})
-        if not self._first_sha256:
-            text = json.dumps(body, sort_keys=True)
-            self._first_sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         cache = self._run.cache
         key = cache.key(self._model.url, body, self._index) if cache else ""
         if cache and (found := cache.get(key)):
@@ -407,7 +408,7 @@ class _Sitting(MemoryRecorder):
             latencies_ms=tuple(record.duration_ms for record in replies) if not self._num_cached else (),
             models=tuple(dict.fromkeys(record.model for record in replies if record.model)),
             fingerprints=tuple(dict.fromkeys(prints)),
-            request_sha256=self._first_sha256,
+            request_sha256=self._plan.sha256(self._side, self._run.settings, self._index),
             notes=self._plan.opening.notes,
         )
 

@@ -184,6 +184,22 @@ def test_stored_answers_are_judged_again_without_a_model(tmp_path: Path) -> None
     assert any("earlier versions of REG-2" in notice for notice in read["notices"])
 
 
+def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    file, answers = written(tmp_path / "cases.jsonl", made(1), made(2)), tmp_path / "replies.jsonl"
+    with playing() as play:
+        command = ["--file", file, "--replay", "--base-url", play.base_url, "--model", "choose", "--samples", 3,
+                   "--concurrency", 1, "--out-answers", answers, "--resume"]  # fmt: skip
+        assert run(*command, "--budget", "calls=4").returncode == 3
+        answers.write_bytes(answers.read_bytes().rstrip(b"\n")[:-10])  # as kill -9 leaves it, in the middle of a line
+        ran = run(*command)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert len(play.bodies) == 6
+        assert "not asked for again: 4 samples" in ran.stdout
+        assert len(answers.read_text().splitlines()) == 6
+        run(*command, "--temperature", 1)
+        assert len(play.bodies) == 12  # other requests
+
+
 def replay_to(file: Path, report: Path, *script: Any, samples: int, more: tuple[Any, ...] = ()) -> Any:
     with playing(*script) as play:
         return run("--file", file, "--replay", "--base-url", play.base_url, "--model", "m", "--samples", samples,
