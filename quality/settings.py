@@ -196,6 +196,9 @@ TURN_MAX_COST = read("TURN_MAX_COST", "float", default=0.0)
 TURN_WALL_TIME_S = read("TURN_WALL_TIME_S", "float", default=300.0)
 if min(TURN_MAX_CALLS, TURN_MAX_TOKENS, TURN_MAX_COST) < 0 or not 0 < TURN_WALL_TIME_S <= 86_400:
     raise ImproperlyConfigured("TURN_MAX_…: 0 or more; TURN_WALL_TIME_S: more than 0, at most 86400 (seconds).")
+MODEL_TIMEOUT_S = read("MODEL_TIMEOUT_S", "float", default=120.0)  # for one answer, inside the turn's own time
+if not 0 < MODEL_TIMEOUT_S <= 86_400:
+    raise ImproperlyConfigured("MODEL_TIMEOUT_S must be more than 0, at most 86400 (seconds).")
 MODEL_BREAKER_FAILURES = read("MODEL_BREAKER_FAILURES", "int", default=5)  # in a row; then the model is paused
 MODEL_BREAKER_OPEN_S = read("MODEL_BREAKER_OPEN_S", "float", default=30.0)
 if MODEL_BREAKER_FAILURES < 1 or not MODEL_BREAKER_OPEN_S > 0:

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
@@ -51,7 +52,8 @@ class ChosenModel:
 
     def built(self, client: Client, key: str | None) -> OpenAIModel:
         """The model, asked through `client` (from the outbound guard, for this base URL)."""
-        return OpenAIModel(self.base_url, self.name, client, key=key, parameters=self.parameters)
+        timeout_s = settings.MODEL_TIMEOUT_S
+        return OpenAIModel(self.base_url, self.name, client, key=key, parameters=self.parameters, timeout_s=timeout_s)
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.net import Guard, Refused
 from engine.providers.openai import OpenAIModel
@@ -77,9 +77,7 @@ async def probe(model: OpenAIModel) -> ProbeReport:
     """Ask the model twice. Never raises on what a server does."""
     started = time.monotonic()
     report = ProbeReport()
-    once = OpenAIModel(
-        model.base_url, model.name, model.client, key=model.key, parameters=model.parameters, retry=RetryPolicy(tries=1)
-    )
+    once = replace(model, retry=RetryPolicy(tries=1))
     if await _plain(once, report):
         await _with_tool(once, report)
     report.duration_ms = round((time.monotonic() - started) * 1000)

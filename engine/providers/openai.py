@@ -220,8 +220,8 @@ class Dialogue:
 
     def _timed_out(self, seconds: float) -> ModelError:
         text = (
-            f"{self.model.url} did not finish its answer within {seconds:.3g} s. Raise the timeout in the model's "
-            "settings, or check that the server is not overloaded."
+            f"{self.model.url} did not finish its answer within {seconds:.3g} s. Give it more time "
+            "(`timeout_s`; a service's MODEL_TIMEOUT_S), or check that it is not overloaded."
         )
         return ModelError("timed_out", text)
 

@@ -47,7 +47,7 @@ class Endpoint:
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    timeout_s: float = 120.0
+    timeout_s: float = field(default_factory=lambda: settings.MODEL_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)

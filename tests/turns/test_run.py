@@ -99,6 +99,17 @@ def test_a_model_that_fails_ends_the_turn_with_its_reply_kept(lab: Lab) -> None:
     assert json.loads(reply.exchanges)[-1]["body"]
 
 
+def test_an_answer_that_takes_too_long_is_given_up_and_the_setting_is_named(lab: Lab, monkeypatch, settings) -> None:
+    monkeypatch.setenv("TEST_MODEL_DELAY_S", "60")
+    settings.MODEL_TIMEOUT_S = 0.2
+    turn = lab.turn("plain_text", "")
+    lab.worker()
+    run = lab.rests(turn)
+    assert (run.state, run.turn.end_reason) == ("failed", "provider_error")
+    assert "did not finish its answer" in run.error
+    assert "MODEL_TIMEOUT_S" in run.error
+
+
 def test_a_turn_that_takes_too_long_ends_as_timed_out(lab: Lab, monkeypatch) -> None:
     monkeypatch.setenv("TEST_WALL_TIME_S", "0.5")
     lab.tools.hold.clear()
