@@ -92,9 +92,11 @@ def test_words_of_any_length_and_shape_stay_one_line(browse, inside):
 class TestLive:
     def test_a_turn_that_waits_is_shown_with_its_forms_and_is_not_judged(self, browse, inside):
         with inside():
-            call = waiting_call()
+            call = waiting_call(own_turn(duration_ms=5000))
         text = browse("operator").get(f"{PAGE}{call.turn_id}/").text
         assert "Waits for a decision on 1 call." in text
+        assert text.count('<span class="tag awaiting">') == 1  # its state stands where it is kept up to date
+        assert "<dt>took</dt>" not in text
         assert 'data-key="a"' in text
         assert 'data-key="s"' in text  # stop
         assert 'id="judgement"' not in text
