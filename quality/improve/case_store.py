@@ -150,11 +150,12 @@ def same_sha256(case: Case) -> bytes:
     """Equal for duplicates: same tool, same canonical arguments, and the model was given the same messages."""
     parameters = Toolset.read(case.tools).parameters(case.tool_name) if case.tools else None
     arguments = None if case.args is None else canonical_arguments(case.args, parameters)
-    parts = [case.tool_name, arguments, _canonical(case.messages)]
+    parts = [case.tool_name, arguments, canonical_text(case.messages)]
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
-def _canonical(text: str) -> str:
+def canonical_text(text: str) -> str:
+    """The same for JSON texts that mean the same."""
     try:
         return key_of(read_exact(text))
     except (EngineError, ValueError, RecursionError):  # a name that stands twice, or nested too deep: as it is spelled
@@ -223,6 +224,8 @@ def checked_tags(tags: Iterable[str]) -> list[str]:
         refuse("tags", "too_many", f"A case has {MAX_TAGS} tags at most.")
     if "" in found:
         refuse("tags", "blank", "A tag has at least one character.")
+    if any("," in tag or len(tag.splitlines()) > 1 for tag in found):
+        refuse("tags", "separator", "A tag has no comma and no line break: they separate tags.")
     return found
 
 

@@ -275,12 +275,18 @@ def edit(
     if tags is not None:
         wanted["tags"] = case_store.checked_tags(tags)
     changed = {name: value for name, value in wanted.items() if getattr(case, name) != value}
+    if "expectation" in changed and _means_the_same(case.expectation, changed["expectation"]):
+        del changed["expectation"]  # a form spells it in its own way
     if not changed:
         return get(number)
     if case.version != seen_version:
         raise StaleCase(get(number))
     case_store.change(case, note=case_store.checked_note(note), by=by, token=token, action="edited", **changed)
     return get(number)
+
+
+def _means_the_same(left: str, right: str) -> bool:
+    return case_store.canonical_text(left) == case_store.canonical_text(right)
 
 
 @transaction.atomic

@@ -70,6 +70,9 @@ class TextForm(forms.Form):
     tags = forms.CharField(required=False, max_length=2_000, help_text="Words, separated by commas.")
     note = forms.CharField(label="Why it is changed", required=False, max_length=2_000)
 
+    def clean_behavior(self) -> str:
+        return str(self.cleaned_data["behavior"]).replace("\r\n", "\n")  # browsers send line ends of their own
+
     def clean_tags(self) -> list[str]:
         return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
 

@@ -235,6 +235,8 @@ def test_a_label_of_another_group_does_not_close_a_proposal(ada: User) -> None:
         ({"tags": [" "]}, "tags"),
         ({"tags": map(str, range(MAX_TAGS + 1))}, "tags"),
         ({"tags": ["x" * 61]}, "tags"),
+        ({"tags": ["a,b"]}, "tags"),
+        ({"tags": ["a\nb"]}, "tags"),
     ],
 )
 def test_what_cannot_be_saved_is_told_by_name(ada: User, fields: dict[str, Any], refused: str) -> None:

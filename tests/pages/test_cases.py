@@ -173,6 +173,24 @@ def case(tenant):
         return CaseFactory()
 
 
+def test_an_untouched_form_saves_no_version(tenant, browse, case):
+    client = browse()
+    sent = form_of(client.get(address("case-detail", case.number)).content.decode())
+    client.post(address("case-edit", case.number), sent)
+    with tenant_scope(tenant):
+        assert Case.objects.get().version == 1
+    sent |= {"behavior": "Asks for the weather\r\nin Zürich.", "tags": "smoke, two words"}
+    client.post(address("case-edit", case.number), sent)
+    with tenant_scope(tenant):
+        changed = Case.objects.get()
+    assert (changed.version, changed.behavior) == (2, "Asks for the weather\nin Zürich.")
+    assert changed.tags == ["smoke", "two words"]
+    sent = form_of(client.get(address("case-detail", case.number)).content.decode())
+    client.post(address("case-edit", case.number), sent | {"behavior": sent["behavior"].replace("\n", "\r\n")})
+    with tenant_scope(tenant):
+        assert Case.objects.get().version == 2
+
+
 def test_rows_come_and_go_without_being_saved(tenant, browse, case):
     client = browse()
     sent = form_of(client.get(address("case-detail", case.number)).content.decode())
