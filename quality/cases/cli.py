@@ -238,7 +238,8 @@ class Run:
                     fresh = await self._confirm(replay, sides, before, judged[CANDIDATE])
         selected.notices += _notices(judged)
         if fresh:
-            selected.notices.append(f"{len(fresh)} suspects were run again with fresh samples: {', '.join(fresh)}.")
+            used = f"{replay.budget.num_calls} requests and {replay.budget.usage.total_tokens:,} tokens"
+            selected.notices.append(f"Suspects run again with fresh samples: {', '.join(fresh)}. With them: {used}.")
         comparison = None if before is None else compare(before, judged[CANDIDATE], fresh=fresh)
         return self._judged_report("replay", selected, judged, comparison, sides={each.name: each for each in sides})
 
