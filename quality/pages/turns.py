@@ -17,6 +17,7 @@ from quality.pages.decisions import DECLINE_LABELS, Card, address, card_of, carr
 from quality.pages.render import render_page
 from quality.turns import listing
 from quality.turns.create import cancel_turn
+from quality.turns.decide import NoSuchTurn, decide
 from quality.turns.listing import TurnFilter
 from quality.turns.live import NotLive, stream_turn
 from quality.turns.transcript import Transcript, transcript_of
@@ -200,6 +201,17 @@ def turn_stop(request: TenantRequest, pk: int) -> HttpResponse:
         return HttpResponse(status=204)
     messages.info(request, "The turn is stopped." if run.state == TurnState.CANCELLED else "The turn is being stopped.")
     return redirect(address(request, place_of(request), pk))
+
+
+@require_POST
+@tenant_view(Role.OPERATOR)
+def turn_go_on(request: TenantRequest, pk: int) -> HttpResponse:
+    """Let a turn go on whose calls were all decided for the record only. Any other turn stays as it is."""
+    try:
+        decide(pk, [], by=request.user)
+    except NoSuchTurn as error:
+        raise Http404("We do not run such a turn.") from error
+    return HttpResponse(status=204) if request.htmx else redirect(address(request, place_of(request), pk))
 
 
 @require_POST

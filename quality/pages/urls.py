@@ -36,6 +36,7 @@ urlpatterns = [
     path("turns/<int:pk>/live/", turns.turn_live, name="turn-live"),
     path("turns/<int:pk>/events", turns.turn_events, name="turn-events"),
     path("turns/<int:pk>/stop/", turns.turn_stop, name="turn-stop"),
+    path("turns/<int:pk>/go-on/", turns.turn_go_on, name="turn-go-on"),
     path("turns/<int:pk>/decide/", turns.turn_decide, name="turn-decide"),
     path("pending/", pending.pending, name="pending"),
     path("pending/decide/", pending.pending_decide, name="pending-decide"),

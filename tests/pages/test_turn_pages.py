@@ -5,9 +5,10 @@ import re
 import pytest
 
 from quality.calls import CallFilter
-from quality.models import TurnRun
+from quality.models import DecisionKind, TurnRun
 from quality.pages.turns import still_may_watch
 from quality.review import items
+from quality.turns.decide import Verdict, decide
 from tenants.models import Membership
 from tests.factories import ToolCallFactory, TurnFactory
 from tests.pages.conftest import HTMX
@@ -180,6 +181,29 @@ class TestLive:
             run = TurnRun.objects.get()
             assert run.state == after
             assert (run.cancel_requested_at is None) is (after == "cancelled")
+
+    def test_calls_decided_for_the_record_only_leave_a_turn_that_is_told_to_go_on(self, browse, inside):
+        with inside():
+            call = waiting_call()
+            decide(call.turn_id, [Verdict(call.pk, DecisionKind.DECLINE)], auto_send=False)
+        page = f"{PAGE}{call.turn_id}/"
+        assert "It goes on once it is told to." in browse("viewer").get(page).text
+        assert browse("viewer").post(f"{page}go-on/").status_code == 403
+        client = browse("operator")
+        assert f'action="{page}go-on/"' in client.get(page).text
+        assert client.post(f"{page}go-on/").url == page
+        with inside():
+            assert TurnRun.objects.get().state == "queued"
+
+    def test_a_turn_with_an_open_call_does_not_go_on(self, browse, inside):
+        with inside():
+            call = waiting_call()
+        client = browse("operator")
+        assert "/go-on/" not in client.get(f"{PAGE}{call.turn_id}/").text
+        client.post(f"{PAGE}{call.turn_id}/go-on/")
+        with inside():
+            assert TurnRun.objects.get().state == "awaiting"
+        assert client.post(f"{PAGE}999999/go-on/").status_code == 404
 
     def test_an_ended_turn_tells_how_it_ended_and_what_to_do(self, browse, inside):
         with inside():
