@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from django.core.exceptions import ValidationError
 from django.test import Client
+from jsonschema import Draft202012Validator
 
 from engine.providers.wire import Completion
 from quality.improve.coach import asking, decisions, reading, rules, runs
@@ -147,6 +148,14 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused_with_the_place(item
 def test_what_is_no_json_is_refused(text):
     with pytest.raises(asking.InvalidAnswer):
         asking.read_answer(text, read(remark(1)))
+
+
+def test_a_server_that_writes_by_a_schema_is_held_to_the_remarks_there_are_and_to_no_lengths():
+    told = asking.response_format(read(remark(1), remark(2)))["json_schema"]["schema"]
+    assert not {"minLength", "maxLength", "maxItems"} & set(json.dumps(told).replace('"', " ").split())
+    validator = Draft202012Validator(told)
+    assert validator.is_valid({"summary": "", "items": [GUIDANCE]})
+    assert not validator.is_valid({"summary": "", "items": [{**GUIDANCE, "remarks": ["The train is late."]}]})
 
 
 def test_what_conversations_say_goes_out_as_data():

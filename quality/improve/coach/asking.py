@@ -73,7 +73,23 @@ SCHEMA: dict[str, Any] = {
     "required": ["summary", "items"],
     "additionalProperties": False,
 }
-RESPONSE_FORMAT = {"type": "json_schema", "json_schema": {"name": "advice", "schema": SCHEMA}}
+_LENGTHS = ("minLength", "maxLength", "maxItems")
+
+
+def response_format(reading: Reading) -> dict[str, Any]:
+    """What a server that writes by a schema is held to: remarks that there are, and no lengths, which keep the grammars
+    of some servers busy for minutes. The answer is checked against SCHEMA all the same."""
+    names = [_name(number) for number in range(1, len(reading.remarks) + 1)]
+    return {"type": "json_schema", "json_schema": {"name": "advice", "schema": _loose(SCHEMA, names)}}
+
+
+def _loose(schema: Any, names: Sequence[str]) -> Any:
+    if isinstance(schema, list):
+        return [_loose(one, names) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: _loose(value, names) for name, value in schema.items() if name not in _LENGTHS}
+    return kept | ({"remarks": {**kept["remarks"], "items": {"enum": list(names)}}} if "remarks" in kept else {})
 
 
 def messages_for(reading: Reading) -> list[dict[str, str]]:

@@ -169,7 +169,7 @@ async def _asked(chosen: ChosenModel, guard: Guard, key: str | None, reading: Re
     try:
         async with guard.client(chosen.base_url) as client:
             plain = chosen.built(client, key)
-            model = replace(plain, parameters={**plain.parameters, "response_format": asking.RESPONSE_FORMAT})
+            model = replace(plain, parameters={**plain.parameters, "response_format": asking.response_format(reading)})
             try:
                 text = await _said(model, messages, deadline, talk)
             except ModelError as error:
