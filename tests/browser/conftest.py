@@ -35,10 +35,10 @@ def browser(chromium: str, live_service: Service) -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def worker(live_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs imports, from messages that travel as `make run` without Redis sends them."""
+    """Runs jobs, not turns (it may call nobody), from messages that travel as `make run` without Redis sends them."""
     log = tmp_path_factory.mktemp("worker") / "worker.log"
-    command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "--pool=solo", "--loglevel=INFO",
-               "--without-mingle", "--without-gossip", "--without-heartbeat"]  # fmt: skip
+    command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "-Q", "celery", "--pool=solo",
+               "--loglevel=INFO", "--without-mingle", "--without-gossip", "--without-heartbeat"]  # fmt: skip
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
     yield
