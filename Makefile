@@ -34,7 +34,7 @@ format: ## Bring code and templates into the house's shape
 	$(BIN)/ruff format .
 	$(BIN)/djlint templates --reformat --quiet
 
-check: lint test ## What CI runs: lint, then test
+check: lint test ## Lint, then test; .ci/run adds Redis, crashes and the oldest PostgreSQL
 
 crash: ## Kill and stop real workers at every step of a turn, and check what must hold
 	@bin/bootstrap
