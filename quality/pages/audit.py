@@ -3,12 +3,13 @@
 from typing import Any, cast
 
 from django import forms
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from quality.filters import MomentField, QueryForm
 from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.conditions import chips, conditions
 from quality.pages.render import render_page
 from tenants import audit_log
 from tenants.models import AuditEvent, Membership, Role
@@ -67,14 +68,14 @@ class AuditForm(QueryForm):
 @tenant_view(Role.ADMIN)
 def audit_list(request: TenantRequest) -> HttpResponse:
     form = AuditForm(request.GET)
-    query = _filter_query(request.GET)
+    query = conditions(request.GET, WORDS)
     people = [each.user for each in Membership.objects.select_related("user").order_by("user__name", "user__email")]
     context: dict[str, Any] = {
         "form": form,
         "unknown": form.unknown(),
         "query": query.urlencode(),
         "values": {name: query.get(name, "") for name in WORDS},
-        "chips": _chips(query, {str(person.pk): str(person) for person in people}),
+        "chips": chips(query, WORDS, {"subject": audit_log.SUBJECTS, "actor": {str(one.pk): one for one in people}}),
         "subjects": audit_log.SUBJECTS.items(),
         "people": people,
         "hidden": [(name, query[name]) for name in HIDDEN if name in query],
@@ -86,25 +87,6 @@ def audit_list(request: TenantRequest) -> HttpResponse:
         context["rows"] = [(event, _address(request, event), _details(event)) for event in page.events]
         context["last_pk"] = page.events[-1].pk if page.events else None
     return render_page(cast(HttpRequest, request), "people/audit.html", context, partial="list")
-
-
-def _filter_query(data: QueryDict) -> QueryDict:
-    query = QueryDict(mutable=True)
-    for name in WORDS:
-        if value := (data.get(name) or "").strip():
-            query[name] = value
-    return query
-
-
-def _chips(query: QueryDict, people: dict[str, str]) -> list[dict[str, str]]:
-    found = []
-    for name, word in WORDS.items():
-        if value := query.get(name):
-            rest = query.copy()
-            del rest[name]
-            shown = {"subject": audit_log.SUBJECTS, "actor": people}.get(name, {}).get(str(value), str(value))
-            found.append({"word": word, "value": shown, "without": rest.urlencode()})
-    return found
 
 
 def _address(request: TenantRequest, event: AuditEvent) -> str:

@@ -13,6 +13,8 @@ from quality import calls
 from quality.filters import CallListForm
 from quality.models import Label, ToolCall, Turn, TurnRun
 from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.conditions import Words, conditions
+from quality.pages.conditions import chips as conditions_in_words
 from quality.pages.labels import label_context
 from quality.pages.render import render_page
 from quality.review.conversation import Conversation, message_text, read_conversation
@@ -36,31 +38,20 @@ FILTER_WORDS = {
     "to": "until",
 }
 PRIMARY = ("tool", "label", "error", "source")
-_SHOWN = {"error": {"yes": "failed", "no": "worked", "none": "not recorded"}}
+_SHOWN: Words = {
+    "error": {"yes": "failed", "no": "worked", "none": "not recorded"},
+    "label": {**dict(Label.choices), calls.UNLABELLED: "none yet"},
+}
 
 
 def filter_query(data: QueryDict) -> QueryDict:
-    """What of a query string is the filter, without empty fields: what links to the same calls carry."""
-    query = QueryDict(mutable=True)
-    for name in FILTER_WORDS:
-        if values := [value for value in data.getlist(name) if value.strip()]:
-            query.setlist(name, values)
-    return query
+    """What of a query string is the filter of calls."""
+    return conditions(data, FILTER_WORDS)
 
 
 def chips(query: QueryDict) -> list[dict[str, str]]:
-    """Each condition of a filter in words, with the query string that is left when it is taken away."""
-    found = []
-    for name, word in FILTER_WORDS.items():
-        for value in query.getlist(name):
-            rest = query.copy()
-            rest.setlist(name, [other for other in query.getlist(name) if other != value])
-            shown = Label(value).label if name == "label" and value in Label.values else value
-            if name == "label" and value == calls.UNLABELLED:
-                shown = "none yet"
-            shown = _SHOWN.get(name, {}).get(value, shown)
-            found.append({"word": word, "value": str(shown), "without": rest.urlencode()})
-    return found
+    """The filter of calls in words."""
+    return conditions_in_words(query, FILTER_WORDS, _SHOWN)
 
 
 def filter_context(form: CallListForm, query: QueryDict) -> dict[str, Any]:

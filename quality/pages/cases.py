@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -22,6 +22,7 @@ from quality.improve.cases import CaseConflict, CaseFilter, Draft, ImportReport,
 from quality.improve.proposals import ProposalConflict
 from quality.models import Case, CaseStatus, Feedback, Label, Proposal
 from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.conditions import Words, chips, conditions
 from quality.pages.diff import diff
 from quality.pages.expectation_editor import Editor
 from quality.pages.render import render_page
@@ -33,6 +34,7 @@ from tenants.models import Role
 
 WORDS = {"status": "status", "label": "label", "tool": "tool", "tag": "tag", "proposal": "proposal", "q": "text"}
 STATUSES = {"active": "Active", "archived": "Archived", "all": "Active and archived"}
+SHOWN: Words = {"status": STATUSES, "label": dict(Label.choices)}
 MAX_VERSIONS = 30
 
 
@@ -81,17 +83,14 @@ class TextForm(forms.Form):
 @tenant_view()
 def case_list(request: TenantRequest) -> HttpResponse:
     form = CaseListForm(request.GET)
-    query = QueryDict(mutable=True)
-    for name in WORDS:
-        if values := [value for value in request.GET.getlist(name) if value.strip()]:
-            query.setlist(name, values)
+    query = conditions(request.GET, WORDS)
     context: dict[str, Any] = {
         "form": form,
         "unknown": form.unknown(),
         "faults": form.faults(),
         "query": query.urlencode(),
         "values": {name: query.get(name, "") for name in WORDS},
-        "chips": _chips(query),
+        "chips": chips(query, WORDS, SHOWN),
         "labels": Label.choices,
         "statuses": STATUSES.items(),
         "tools": calls.tool_names(),
@@ -104,19 +103,6 @@ def case_list(request: TenantRequest) -> HttpResponse:
         except BadCursor as error:
             context["faults"] = [{"path": "cursor", "message": str(error)}]
     return render_page(cast(HttpRequest, request), "quality/cases.html", context, partial="list")
-
-
-def _chips(query: QueryDict) -> list[dict[str, str]]:
-    words = {"status": STATUSES, "label": dict(Label.choices)}
-    found = []
-    for name, word in WORDS.items():
-        for value in query.getlist(name):
-            rest = query.copy()
-            rest.setlist(name, [other for other in query.getlist(name) if other != value])
-            found.append(
-                {"word": word, "value": str(words.get(name, {}).get(value, value)), "without": rest.urlencode()}
-            )
-    return found
 
 
 @require_http_methods(["GET", "POST"])

@@ -19,6 +19,7 @@ from quality.filters import PeriodForm
 from quality.models import ACTIONABLE, Label, ToolCall, Turn
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.calls import chips
+from quality.pages.conditions import conditions
 from quality.review import rates
 from quality.review.rates import LabelRate
 from quality.review.summary import ToolSummary, in_period, last_imports, summarise
@@ -97,7 +98,7 @@ def overview(request: TenantRequest) -> HttpResponse:
     period = in_period(replace(wanted, since=timezone.make_aware(dt.datetime.combine(first, dt.time()))))
     summary = summarise(period)
     labelled_calls = sum(tool.num_labelled for tool in summary.tools)
-    query = _filter_query(request, faults=bool(faults))
+    query = conditions(QueryDict() if faults else request.GET, ("tool", "style", "model", "source", "toolset"))
     context = {
         "days": days,
         "periods": PERIODS,
@@ -123,16 +124,6 @@ def overview(request: TenantRequest) -> HttpResponse:
         "sources": calls.sources(),
     } | _rates(request, form.cleaned_data["by"] or "tool", period, query, (first, today))
     return render(cast(HttpRequest, request), "quality/overview.html", context)
-
-
-def _filter_query(request: TenantRequest, *, faults: bool) -> QueryDict:
-    """What of the address narrows the numbers: links to the calls behind them carry it."""
-    query = QueryDict(mutable=True)
-    if not faults:
-        for name in ("tool", "style", "model", "source", "toolset"):
-            if values := [value for value in request.GET.getlist(name) if value]:
-                query.setlist(name, values)
-    return query
 
 
 def _tool_link(request: TenantRequest, query: QueryDict, first: dt.date) -> str:

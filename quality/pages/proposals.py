@@ -20,12 +20,16 @@ from quality.improve.proposals import NoSuchProposal, ProposalConflict, Proposal
 from quality.improve.rates import MIN_ITEMS
 from quality.models import ACTIONABLE, ArtifactKind, Label, Proposal, ProposalState
 from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.conditions import Words, chips, conditions
 from quality.pages.render import render_page
 from tenants.models import Role
 
 STATES = {"untracked": "Not tracked", "pending": "Pending", "applied": "Applied", "dismissed": "Dismissed"}
 WORDS = {"label": "label", "tool": "tool", "style": "style", "fault": "fault", "state": "state", "order": "order"}
 ORDERS = {"newest": "Newest first", "largest": "Largest first"}
+
+
+SHOWN: Words = {"state": STATES, "order": ORDERS, "label": dict(Label.choices)}
 
 
 class ProposalForm(QueryForm):
@@ -118,7 +122,7 @@ def proposal_history(request: TenantRequest) -> HttpResponse:
 
 def _listed(request: TenantRequest, view: str) -> HttpResponse:
     form = ProposalForm(request.GET)
-    query = _filter_query(request.GET)
+    query = conditions(request.GET, WORDS)
     context: dict[str, Any] = {
         "view": view,
         "form": form,
@@ -126,7 +130,7 @@ def _listed(request: TenantRequest, view: str) -> HttpResponse:
         "faults": form.faults(),
         "query": query.urlencode(),
         "values": {name: query.get(name, "") for name in WORDS},
-        "chips": _chips(query),
+        "chips": chips(query, WORDS, SHOWN),
         "labels": [(label.value, label.label) for label in map(Label, ACTIONABLE)],
         "states": [(value, word) for value, word in STATES.items() if view == "groups" or value != "untracked"],
         "orders": ORDERS.items(),
@@ -151,25 +155,6 @@ def _page(form: ProposalForm, view: str) -> Any:
 
 def _totals() -> dict[str, int]:
     return Proposal.objects.aggregate(**{state.value: Count("pk", filter=Q(state=state)) for state in ProposalState})
-
-
-def _filter_query(data: QueryDict) -> QueryDict:
-    query = QueryDict(mutable=True)
-    for name in WORDS:
-        if values := [value for value in data.getlist(name) if value.strip()]:
-            query.setlist(name, values)
-    return query
-
-
-def _chips(query: QueryDict) -> list[dict[str, str]]:
-    found = []
-    for name, word in WORDS.items():
-        for value in query.getlist(name):
-            rest = query.copy()
-            rest.setlist(name, [other for other in query.getlist(name) if other != value])
-            words = {"state": STATES, "order": ORDERS, "label": dict(Label.choices)}.get(name, {})
-            found.append({"word": word, "value": str(words.get(value, value)), "without": rest.urlencode()})
-    return found
 
 
 @require_POST

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
@@ -13,6 +13,7 @@ from quality import calls
 from quality.filters import CursorField, MomentField, QueryForm
 from quality.models import Channel, Turn, TurnRun, TurnState
 from quality.pages.access import TenantRequest, tenant_view
+from quality.pages.conditions import Words, chips, conditions
 from quality.pages.decisions import DECLINE_LABELS, Card, address, card_of, carry_out, find_call, place_of
 from quality.pages.render import render_page
 from quality.turns import listing
@@ -61,6 +62,9 @@ ADVICE: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
+SHOWN: Words = {"state": dict(TurnState.choices), "channel": dict(Channel.choices), "ours": {"on": "us", "true": "us"}}
+
+
 class TurnListForm(QueryForm):
     """The filter with the place in the list."""
 
@@ -87,15 +91,12 @@ class TurnListForm(QueryForm):
 def turn_list(request: TenantRequest) -> HttpResponse:
     """Turns of all sources, newest first. Bad filters are told back with no rows."""
     form = TurnListForm(request.GET)
-    query = QueryDict(mutable=True)
-    for name in FILTER_WORDS:
-        if values := [value for value in request.GET.getlist(name) if value.strip()]:
-            query.setlist(name, values)
+    query = conditions(request.GET, FILTER_WORDS)
     sources = calls.distinct("source", Turn)
     context: dict[str, Any] = {
         "form": form,
         "query": query.urlencode(),
-        "chips": _chips(query),
+        "chips": chips(query, FILTER_WORDS, SHOWN),
         "more_open": any(name not in PRIMARY for name in query),
         "values": {name: query.get(name, "") for name in FILTER_WORDS},
         "sources": sources,
@@ -118,18 +119,6 @@ def turn_list(request: TenantRequest) -> HttpResponse:
     if request.htmx:
         response["HX-Push-Url"] = f"{request.path}?{query.urlencode()}".removesuffix("?")
     return response
-
-
-def _chips(query: QueryDict) -> list[dict[str, str]]:
-    """Each condition in words, with the query string that is left when it is taken away."""
-    found = []
-    for name, word in FILTER_WORDS.items():
-        if value := query.get(name):
-            rest = query.copy()
-            del rest[name]
-            shown = {"state": dict(TurnState.choices), "channel": dict(Channel.choices)}.get(name, {}).get(value, value)
-            found.append({"word": word, "value": "us" if name == "ours" else str(shown), "without": rest.urlencode()})
-    return found
 
 
 # --- one turn, live ---------------------------------------------------------------------------------------------------
