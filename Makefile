@@ -26,7 +26,7 @@ lint: ## Check style, types, imports, migrations, the API's description and temp
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
-	$(BIN)/djlint templates --check --lint --quiet
+	$(BIN)/djlint templates --check --lint
 
 format: ## Bring code and templates into the house's shape
 	@bin/bootstrap
