@@ -110,6 +110,9 @@ def db(
     django_db_setup: None, django_db_blocker: pytest.FixtureRequest, empty_tables: Callable[[], None]
 ) -> Iterator[None]:
     """Database access for one test, as the application's role, with real commits."""
+    from tests.factories import TurnFactory
+
+    TurnFactory.reset_sequence()  # its turns lie a minute apart: the hundredth test's must not be days older
     with django_db_blocker.unblock():
         yield
         for connection in connections.all(initialized_only=True):

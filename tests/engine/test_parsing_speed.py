@@ -75,16 +75,22 @@ def repeat(unit: str, size: int) -> str:
     return (unit * (size // len(unit) + 1))[:size]
 
 
+def best(unit: str) -> tuple[float, float]:
+    """The least of three tries: what else runs on the machine only ever adds to it."""
+    whole, streamed = zip(*(seconds(repeat(unit, SIZE)) for _ in range(3)), strict=True)
+    return min(whole), min(streamed)
+
+
 @pytest.fixture(scope="module")
 def plain() -> float:
     """Seconds for plain text in pieces: what an ordinary answer costs."""
-    return min(seconds(repeat(PLAIN, SIZE))[1] for _ in range(3))
+    return best(PLAIN)[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [pytest.param(unit, id=name) for name, unit in HOSTILE.items()])
 def test_hostile_text_costs_little_more_than_plain_text(unit: str, plain: float) -> None:
-    whole, streamed = seconds(repeat(unit, SIZE))
+    whole, streamed = best(unit)
     assert streamed < 12 * plain
     assert whole < 12 * plain
 
