@@ -29,7 +29,7 @@ os.environ.update(
     DATABASE_OWNER_URL=dsn("owner"),
     DATABASE_JANITOR_URL=dsn("janitor"),
     DATABASE_LOOKUP_ROLE=f"{PREFIX}lookup",
-    DATABASE_POOL_SIZE="8",
+    DATABASE_POOL_SIZE="12",
     SECRET_KEY="tests need no secret, but Django wants fifty characters here",
     APP_KEKS="test:nOZCGhTdk4fXf0QWc1wBhXG3xZq8fJ8R0p2m5m3yYtE=",
     ALLOWED_HOSTS="testserver,localhost,127.0.0.1",

@@ -17,6 +17,8 @@ class Scope(models.TextChoices):
     EXPORT_READ = "export:read", "Export feedback and cases"
     SETTINGS_WRITE = "settings:write", "Change tools, models, styles and secrets"
     TURNS_WRITE = "turns:write", "Run turns and answer their calls"
+    REPLAYS_WRITE = "replays:write", "Start and stop replays"
+    GATEWAY = "gateway", "Send model requests through the recording gateway"
 
 
 class ApiToken(TenantModel):

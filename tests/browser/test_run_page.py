@@ -19,9 +19,10 @@ PATIENCE_MS = 30_000
 
 
 def send(page: Page, text: str) -> None:
+    page.wait_for_load_state()  # keys are heard once the page's scripts have run
     page.locator("textarea[name=text]").fill(text)
     page.keyboard.press("Control+Enter")
-    expect(page).to_have_url(re.compile(r"/run/\d+/$"))
+    expect(page).to_have_url(re.compile(r"/run/\d+/$"), timeout=PATIENCE_MS)
 
 
 def state(page: Page, word: str) -> None:

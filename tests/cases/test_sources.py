@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -77,7 +78,7 @@ def test_a_busy_service_is_asked_again() -> None:
         (Answer(status=404), "--api-base"),
         (Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}), "302"),
         (Answer(status=400, body=b'{"detail": "Unknown parameter t0ken."}'), "Unknown parameter"),
-        (Answer(send=lambda handler: handler.connection.close()), "cannot be read"),
+        (Answer(send=lambda handler: handler.connection.shutdown(socket.SHUT_RDWR)), "cannot be read"),
     ],
 )
 def test_what_a_service_refuses_says_what_to_do(answer: Answer, words: str) -> None:

@@ -249,10 +249,15 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
         "text": "x", "character varying": "x", "timestamp with time zone": "2026-01-01T00:00Z", "ARRAY": [],
         "jsonb": "{}", "double precision": 1.0, "numeric": 1, "uuid": "00000000-0000-0000-0000-000000000001",
     }  # fmt: skip
-    states = {"agent_tool_calls": "result", "agent_tool_call_improvement_proposals": "pending", "coach_items": "open"}
-    kinds = {"coach_items": "guidance", "exports": "calls"}
+    states = {
+        "agent_tool_calls": "result", "agent_tool_call_improvement_proposals": "pending", "coach_items": "open",
+        "quarantine_proposals": "pending", "replay_notifications": "pending",
+    }  # fmt: skip
+    kinds = {"coach_items": "guidance", "exports": "calls", "replay_findings": "disputed"}
+    called = {"replay_sides": "baseline"}
     checked = {"state": states.get(table, "done"), "label": "other", "purpose": "tool", "action": "label",
-               "role": "viewer", "channel": "api", "kind": kinds.get(table, "approve"), "status": "active",
+               "role": "viewer", "name": called.get(table, "x"), "channel": "api",
+               "kind": kinds.get(table, "approve"), "status": "active",
                "format": "jsonl"}  # fmt: skip
     values = (
         {name: checked.get(name, fill[kind]) for name, kind, identity in columns if identity == "NO"}
