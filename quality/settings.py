@@ -3,6 +3,7 @@
 A secret may also come from a file: NAME_FILE holds the path.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -219,6 +220,31 @@ if not all(0 < _port < 65536 for _port in OUTBOUND_ALLOW_PORTS):
     raise ImproperlyConfigured("OUTBOUND_ALLOW_PORTS: a port is a number from 1 to 65535.")
 if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
     raise ImproperlyConfigured(f"OUTBOUND_CA_FILE: there is no file {OUTBOUND_CA_FILE}.")
+
+# --- messages: where links in them lead, and how e-mail leaves -------------------------------------------------------
+PUBLIC_URL = read("PUBLIC_URL", "str", default="http://localhost:8787").rstrip("/")
+if not re.fullmatch(r"https?://[^/?#\\s@]+", PUBLIC_URL):
+    raise ImproperlyConfigured("PUBLIC_URL: expected http(s)://host, with a port if need be, and no path.")
+if EMAIL_URL := read("EMAIL_URL", "str", default=""):
+    if urlsplit(EMAIL_URL).scheme not in {"smtp", "smtp+tls", "smtp+ssl"}:
+        raise ImproperlyConfigured("EMAIL_URL: expected smtp+tls://user:password@host:port, or smtp+ssl:// or smtp://.")
+    _mail = read("EMAIL_URL", "email_url")
+    _is_ssl = _mail.get("EMAIL_USE_SSL", False)
+    MAILERS = {
+        "default": {
+            "BACKEND": _mail["EMAIL_BACKEND"],
+            "OPTIONS": {
+                "host": _mail["EMAIL_HOST"],
+                "port": _mail["EMAIL_PORT"] or (465 if _is_ssl else 25),
+                "username": _mail["EMAIL_HOST_USER"] or "",
+                "password": _mail["EMAIL_HOST_PASSWORD"] or "",
+                "use_tls": _mail.get("EMAIL_USE_TLS", False),
+                "use_ssl": _is_ssl,
+                "timeout": 10,
+            },
+        }
+    }
+DEFAULT_FROM_EMAIL = read("EMAIL_FROM", "str", default="Quality Lab <quality-lab@localhost>")
 
 # --- tools: the operator's definitions, defaults and bounds ----------------------------------------------------------
 LLM_TOOLS_FILE = read("LLM_TOOLS_FILE", "str", default="")

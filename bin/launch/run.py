@@ -60,6 +60,8 @@ def serve(root: Path, state: State, household: Household, host: str, wanted_port
         env.setdefault("ALLOWED_HOSTS", ",".join((*LOOPBACK, *names_of(host))))
     elif not env.get("DATABASE_URL") and not env.get("SECURE"):
         env.setdefault("DEMO_ON_LOOPBACK", "true")  # one may try /ws before one has a token
+    address = f"http://{bracketed(names_of(host)[-1])}:{port}"
+    env.setdefault("PUBLIC_URL", address)
     site = Site(root, state, env)
     static = collect_static(site, household)
     env |= database(site, household)
@@ -78,7 +80,7 @@ def serve(root: Path, state: State, household: Household, host: str, wanted_port
     health = f"http://{'127.0.0.1' if host in ANY_ADDRESS else bracketed(host)}:{port}/healthz"
     household.wait_for(lambda: answers(health), WEB_PATIENCE_S, f"{health} did not answer")
     start_services(site, household, later_services(site))
-    announce(site, f"http://{bracketed(names_of(host)[-1])}:{port}", link)
+    announce(site, address, link)
     if wanted_port is None and port != DEFAULT_PORT:
         tell(f"Port {DEFAULT_PORT} was taken, so this is {port}.")
     tell(f"Ready in {time.monotonic() - begun:.1f} s. Ctrl-C stops everything.")

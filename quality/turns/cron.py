@@ -7,7 +7,8 @@ back, a slot inside the repeated hour is there once.
 import datetime as dt
 import zoneinfo
 from collections.abc import Iterator
-from itertools import islice
+from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from cronsim import CronSim, CronSimError
 from django.core.exceptions import ValidationError
@@ -21,6 +22,37 @@ FIELDS = (
     ("day-of-week", "weekday", "0–7 (0 and 7 are Sunday), or MON–SUN"),
 )
 ALL = "minute, hour, day of the month, month, weekday"
+
+CATCH_UP = dt.timedelta(hours=1)
+MAX_MISSED = 1_000  # slots looked through after a long rest
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What has come of a schedule's slots up to a moment: the one that fires (None: it is too late for all of them),
+    those that were missed, the oldest first, and the one that comes next (None: there is none)."""
+
+    fires: dt.datetime | None
+    missed: list[dt.datetime]
+    following: dt.datetime | None
+
+
+def passed_slots(cron: str, zone: str, first: dt.datetime, now: dt.datetime) -> Passed:
+    """The slots from `first`, which has passed, to `now`. One fires late if it is at most an hour old; of several the
+    latest fires. After a long rest the oldest are told, and those of the last hour. Raises ValidationError as
+    `next_slot` does."""
+
+    def from_slot(slot: dt.datetime, number: int) -> list[dt.datetime]:
+        following = islice(slots_after(cron, zone, slot), number)
+        return list(takewhile(lambda slot: slot <= now, following))
+
+    passed = [first, *from_slot(first, MAX_MISSED)]
+    if len(passed) > MAX_MISSED:
+        passed += from_slot(max(passed[-1], now - CATCH_UP), MAX_MISSED)
+    following = next_slot(cron, zone, max(now, passed[-1]))
+    if now - passed[-1] > CATCH_UP:
+        return Passed(None, passed, following)
+    return Passed(passed[-1], passed[:-1], following)
 
 
 def next_slot(cron: str, zone: str, after: dt.datetime) -> dt.datetime | None:

@@ -9,7 +9,6 @@ import datetime as dt
 import logging
 import uuid
 from dataclasses import dataclass
-from itertools import islice, takewhile
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -19,15 +18,13 @@ from django.utils import timezone
 
 from quality.models import Channel, Schedule, ScheduleSlot, Turn
 from quality.turns.create import MAX_TEXT_CHARS, create_turn
-from quality.turns.cron import next_slot, slots_after
+from quality.turns.cron import next_slot, passed_slots
 from tenants import audit
 from tenants.models import ApiToken, ModelEndpoint, Style, User
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
 
-CATCH_UP = dt.timedelta(hours=1)
-MAX_MISSED = 1_000  # slots looked through after a long rest
 MAX_SCHEDULES = 200  # of one tenant
 BY_HAND = "now-"  # begins the last part of the external id of a turn that somebody asked for beside the slots
 
@@ -149,28 +146,12 @@ def _fire(tenant_id: int, schedule_id: int, now: dt.datetime) -> int:
         )
         if schedule is None or schedule.next_at is None:
             return 0
-        *missed, last = _passed(schedule, schedule.next_at, now)
-        schedule.next_at = next_slot(schedule.cron, schedule.zone, max(now, last))
+        passed = passed_slots(schedule.cron, schedule.zone, schedule.next_at, now)
+        schedule.next_at = passed.following
         schedule.save(update_fields=["next_at"])
-        is_late = now - last > CATCH_UP
-        if is_late:
-            missed.append(last)
-        rows = [ScheduleSlot(schedule=schedule, slot=slot, is_missed=True) for slot in missed]
+        rows = [ScheduleSlot(schedule=schedule, slot=slot, is_missed=True) for slot in passed.missed]
         ScheduleSlot.objects.bulk_create(rows, ignore_conflicts=True)
-        return 0 if is_late else _begin(schedule, last)
-
-
-def _passed(schedule: Schedule, first: dt.datetime, now: dt.datetime) -> list[dt.datetime]:
-    """The slots that have passed, from the first. After a long rest the oldest of them and those of the last hour."""
-
-    def from_slot(slot: dt.datetime, number: int) -> list[dt.datetime]:
-        following = islice(slots_after(schedule.cron, schedule.zone, slot), number)
-        return list(takewhile(lambda slot: slot <= now, following))
-
-    passed = [first, *from_slot(first, MAX_MISSED)]
-    if len(passed) > MAX_MISSED:
-        passed += from_slot(max(passed[-1], now - CATCH_UP), MAX_MISSED)
-    return passed
+        return 0 if passed.fires is None else _begin(schedule, passed.fires)
 
 
 def _begin(schedule: Schedule, slot: dt.datetime) -> int:
