@@ -223,7 +223,7 @@ if OUTBOUND_CA_FILE and not Path(OUTBOUND_CA_FILE).is_file():
 
 # --- messages: where links in them lead, and how e-mail leaves -------------------------------------------------------
 PUBLIC_URL = read("PUBLIC_URL", "str", default="http://localhost:8787").rstrip("/")
-if not re.fullmatch(r"https?://[^/?#\\s@]+", PUBLIC_URL):
+if not re.fullmatch(r"https?://[^/?#\s@]+", PUBLIC_URL):
     raise ImproperlyConfigured("PUBLIC_URL: expected http(s)://host, with a port if need be, and no path.")
 if EMAIL_URL := read("EMAIL_URL", "str", default=""):
     if urlsplit(EMAIL_URL).scheme not in {"smtp", "smtp+tls", "smtp+ssl"}:
