@@ -10,340 +10,799 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('quality', '0007_case_version_origin'),
-        ('tenants', '0010_scopes_of_replays_and_gateway'),
+        ("quality", "0007_case_version_origin"),
+        ("tenants", "0010_scopes_of_replays_and_gateway"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Replay',
+            name="Replay",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(blank=True, max_length=120)),
-                ('state', models.TextField(choices=[('queued', 'Queued'), ('running', 'Running'), ('paused', 'Paused'), ('done', 'Done'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued')),
-                ('stage', models.TextField(choices=[('samples', 'Asking'), ('confirm', 'Running suspects again'), ('judge', 'Judging')], default='samples')),
-                ('failure', models.TextField(blank=True, help_text='Why it failed, and what to do.')),
-                ('query', models.TextField(blank=True, help_text='Filter that the cases were chosen by, for people.')),
-                ('settings', models.JSONField(default=dict, help_text='Samples, concurrency, budgets: see quality.replay.plan.')),
-                ('estimate', models.JSONField(default=dict, help_text='What it was thought to take, before it began.')),
-                ('slot', models.DateTimeField(help_text='Of its schedule; null for one that was begun by hand.', null=True)),
-                ('num_cases', models.PositiveIntegerField(default=0)),
-                ('num_expected', models.PositiveIntegerField(default=0, help_text='Samples, without those that confirm suspects.')),
-                ('num_finished', models.PositiveIntegerField(default=0, help_text='Samples that are there; all of them.')),
-                ('num_errors', models.PositiveIntegerField(default=0, help_text='Of these, the ones that no verdict came of.')),
-                ('requests', models.PositiveIntegerField(default=0)),
-                ('prompt_tokens', models.PositiveBigIntegerField(default=0)),
-                ('completion_tokens', models.PositiveBigIntegerField(default=0)),
-                ('cost', models.FloatField(default=0, help_text="In the currency of the endpoints' prices.")),
-                ('seconds', models.FloatField(default=0, help_text='Time that workers spent on it.')),
-                ('exit_code', models.PositiveSmallIntegerField(help_text='0 passed, 1 failed, 3 incomplete; null: not judged yet.', null=True)),
-                ('result', models.JSONField(help_text='Gate, summaries of the sides, comparison: see quality.replay.outcome.', null=True)),
-                ('attempt', models.PositiveSmallIntegerField(default=0, help_text='Claims since somebody queued it that got nothing done.')),
-                ('lease_token', models.UUIDField(null=True)),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('worker', models.TextField(blank=True, help_text='host:pid of the last claim, for people.')),
-                ('token_id', models.BigIntegerField(help_text='The API token that started it, if one did.', null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('baseline_replay', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='quality.replay')),
-                ('created_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(blank=True, max_length=120)),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("paused", "Paused"),
+                            ("done", "Done"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="queued",
+                    ),
+                ),
+                (
+                    "stage",
+                    models.TextField(
+                        choices=[("samples", "Asking"), ("confirm", "Running suspects again"), ("judge", "Judging")],
+                        default="samples",
+                    ),
+                ),
+                ("failure", models.TextField(blank=True, help_text="Why it failed, and what to do.")),
+                ("query", models.TextField(blank=True, help_text="Filter that the cases were chosen by, for people.")),
+                (
+                    "settings",
+                    models.JSONField(default=dict, help_text="Samples, concurrency, budgets: see quality.replay.plan."),
+                ),
+                ("estimate", models.JSONField(default=dict, help_text="What it was thought to take, before it began.")),
+                (
+                    "slot",
+                    models.DateTimeField(help_text="Of its schedule; null for one that was begun by hand.", null=True),
+                ),
+                ("num_cases", models.PositiveIntegerField(default=0)),
+                (
+                    "num_expected",
+                    models.PositiveIntegerField(default=0, help_text="Samples, without those that confirm suspects."),
+                ),
+                (
+                    "num_finished",
+                    models.PositiveIntegerField(default=0, help_text="Samples that are there; all of them."),
+                ),
+                (
+                    "num_errors",
+                    models.PositiveIntegerField(default=0, help_text="Of these, the ones that no verdict came of."),
+                ),
+                ("requests", models.PositiveIntegerField(default=0)),
+                ("prompt_tokens", models.PositiveBigIntegerField(default=0)),
+                ("completion_tokens", models.PositiveBigIntegerField(default=0)),
+                ("cost", models.FloatField(default=0, help_text="In the currency of the endpoints' prices.")),
+                ("seconds", models.FloatField(default=0, help_text="Time that workers spent on it.")),
+                (
+                    "exit_code",
+                    models.PositiveSmallIntegerField(
+                        help_text="0 passed, 1 failed, 3 incomplete; null: not judged yet.", null=True
+                    ),
+                ),
+                (
+                    "result",
+                    models.JSONField(
+                        help_text="Gate, summaries of the sides, comparison: see quality.replay.outcome.", null=True
+                    ),
+                ),
+                (
+                    "attempt",
+                    models.PositiveSmallIntegerField(
+                        default=0, help_text="Claims since somebody queued it that got nothing done."
+                    ),
+                ),
+                ("lease_token", models.UUIDField(null=True)),
+                ("lease_until", models.DateTimeField(null=True)),
+                ("worker", models.TextField(blank=True, help_text="host:pid of the last claim, for people.")),
+                ("token_id", models.BigIntegerField(help_text="The API token that started it, if one did.", null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "baseline_replay",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="quality.replay",
+                    ),
+                ),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replays',
+                "db_table": "replays",
             },
         ),
         migrations.CreateModel(
-            name='ReplayCase',
+            name="ReplayCase",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField(help_text='Of REG-<number>.')),
-                ('version', models.PositiveIntegerField(help_text='What it was is in its version.')),
-                ('tool_name', models.TextField(blank=True)),
-                ('num_samples', models.PositiveIntegerField(help_text='On each side.')),
-                ('is_quarantined', models.BooleanField(default=False)),
-                ('is_must', models.BooleanField(default=False)),
-                ('baseline_passes', models.PositiveIntegerField(default=0)),
-                ('baseline_judged', models.PositiveIntegerField(default=0)),
-                ('candidate_passes', models.PositiveIntegerField(default=0)),
-                ('candidate_judged', models.PositiveIntegerField(default=0)),
-                ('num_errors', models.PositiveIntegerField(default=0)),
-                ('standing', models.TextField(blank=True, help_text='passed, failed or undecided, of the candidate; empty: not yet.')),
-                ('is_flaky', models.BooleanField(default=False)),
-                ('change', models.TextField(blank=True, help_text='Against the baseline: see quality.cases.statistics.Change.')),
-                ('is_suspect', models.BooleanField(default=False)),
-                ('is_confirmed', models.BooleanField(default=False, help_text='It got worse, and more than chance would make it.')),
-                ('p', models.FloatField(null=True)),
-                ('fresh', models.JSONField(help_text='Counts of the fresh samples: [[passes, judged], [passes, judged]].', null=True)),
-                ('case', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='quality.case')),
-                ('replay', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='cases', to='quality.replay')),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField(help_text="Of REG-<number>.")),
+                ("version", models.PositiveIntegerField(help_text="What it was is in its version.")),
+                ("tool_name", models.TextField(blank=True)),
+                ("num_samples", models.PositiveIntegerField(help_text="On each side.")),
+                ("is_quarantined", models.BooleanField(default=False)),
+                ("is_must", models.BooleanField(default=False)),
+                ("baseline_passes", models.PositiveIntegerField(default=0)),
+                ("baseline_judged", models.PositiveIntegerField(default=0)),
+                ("candidate_passes", models.PositiveIntegerField(default=0)),
+                ("candidate_judged", models.PositiveIntegerField(default=0)),
+                ("num_errors", models.PositiveIntegerField(default=0)),
+                (
+                    "standing",
+                    models.TextField(
+                        blank=True, help_text="passed, failed or undecided, of the candidate; empty: not yet."
+                    ),
+                ),
+                ("is_flaky", models.BooleanField(default=False)),
+                (
+                    "change",
+                    models.TextField(
+                        blank=True, help_text="Against the baseline: see quality.cases.statistics.Change."
+                    ),
+                ),
+                ("is_suspect", models.BooleanField(default=False)),
+                (
+                    "is_confirmed",
+                    models.BooleanField(default=False, help_text="It got worse, and more than chance would make it."),
+                ),
+                ("p", models.FloatField(null=True)),
+                (
+                    "fresh",
+                    models.JSONField(
+                        help_text="Counts of the fresh samples: [[passes, judged], [passes, judged]].", null=True
+                    ),
+                ),
+                (
+                    "case",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="quality.case",
+                    ),
+                ),
+                (
+                    "replay",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="cases",
+                        to="quality.replay",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replay_cases',
+                "db_table": "replay_cases",
             },
         ),
         migrations.CreateModel(
-            name='ReplayNotification',
+            name="ReplayNotification",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.TextField(choices=[('webhook', 'Webhook'), ('email', 'E-mail')])),
-                ('target', models.TextField(help_text='Address: a URL or an e-mail address.')),
-                ('message_id', models.UUIDField(help_text='The same on each try, so that a receiver can drop what it has.')),
-                ('body', models.TextField()),
-                ('state', models.TextField(choices=[('pending', 'Pending'), ('sent', 'Sent'), ('failed', 'Failed')], default='pending')),
-                ('attempt', models.PositiveSmallIntegerField(default=0)),
-                ('next_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('status', models.PositiveSmallIntegerField(help_text='HTTP status of the last try.', null=True)),
-                ('error', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('sent_at', models.DateTimeField(null=True)),
-                ('replay', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='notifications', to='quality.replay')),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.TextField(choices=[("webhook", "Webhook"), ("email", "E-mail")])),
+                ("target", models.TextField(help_text="Address: a URL or an e-mail address.")),
+                (
+                    "message_id",
+                    models.UUIDField(help_text="The same on each try, so that a receiver can drop what it has."),
+                ),
+                ("body", models.TextField()),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[("pending", "Pending"), ("sent", "Sent"), ("failed", "Failed")], default="pending"
+                    ),
+                ),
+                ("attempt", models.PositiveSmallIntegerField(default=0)),
+                ("next_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("status", models.PositiveSmallIntegerField(help_text="HTTP status of the last try.", null=True)),
+                ("error", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("sent_at", models.DateTimeField(null=True)),
+                (
+                    "replay",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="notifications",
+                        to="quality.replay",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replay_notifications',
+                "db_table": "replay_notifications",
             },
         ),
         migrations.CreateModel(
-            name='ReplaySample',
+            name="ReplaySample",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('side', models.TextField(choices=[('baseline', 'Baseline'), ('candidate', 'Candidate')])),
-                ('index', models.PositiveIntegerField(help_text='From 0; samples that confirm a suspect from 1,000,000.')),
-                ('verdict', models.TextField(help_text='pass, fail, invalid_call, diverged or error.')),
-                ('reasons', models.JSONField(default=list)),
-                ('data', quality.models.base.EvidenceField(help_text='The attempt as quality.cases.attempt writes it: can be judged again.')),
-                ('requests', models.PositiveIntegerField(default=0)),
-                ('prompt_tokens', models.PositiveIntegerField(default=0)),
-                ('completion_tokens', models.PositiveIntegerField(default=0)),
-                ('cost', models.FloatField(default=0)),
-                ('duration_ms', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('replay', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='samples', to='quality.replay')),
-                ('replay_case', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='samples', to='quality.replaycase')),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("side", models.TextField(choices=[("baseline", "Baseline"), ("candidate", "Candidate")])),
+                (
+                    "index",
+                    models.PositiveIntegerField(help_text="From 0; samples that confirm a suspect from 1,000,000."),
+                ),
+                ("verdict", models.TextField(help_text="pass, fail, invalid_call, diverged or error.")),
+                ("reasons", models.JSONField(default=list)),
+                (
+                    "data",
+                    quality.models.base.EvidenceField(
+                        help_text="The attempt as quality.cases.attempt writes it: can be judged again."
+                    ),
+                ),
+                ("requests", models.PositiveIntegerField(default=0)),
+                ("prompt_tokens", models.PositiveIntegerField(default=0)),
+                ("completion_tokens", models.PositiveIntegerField(default=0)),
+                ("cost", models.FloatField(default=0)),
+                ("duration_ms", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "replay",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="samples",
+                        to="quality.replay",
+                    ),
+                ),
+                (
+                    "replay_case",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="samples",
+                        to="quality.replaycase",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replay_samples',
+                "db_table": "replay_samples",
             },
         ),
         migrations.CreateModel(
-            name='ReplayFinding',
+            name="ReplayFinding",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('case_version', models.PositiveIntegerField()),
-                ('kind', models.TextField(choices=[('disputed', 'Expectation disputed'), ('confirmed', 'Confirmed')])),
-                ('note', models.TextField(blank=True)),
-                ('is_open', models.BooleanField(default=True, help_text='A dispute that nobody has settled. Confirmations are closed.')),
-                ('outcome', models.TextField(blank=True, choices=[('changed', 'Expectation changed'), ('holds', 'Expectation holds'), ('withdrawn', 'Withdrawn')])),
-                ('outcome_note', models.TextField(blank=True)),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('settled_at', models.DateTimeField(null=True)),
-                ('by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('case', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='findings', to='quality.case')),
-                ('replay', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='findings', to='quality.replay')),
-                ('settled_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('sample', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='quality.replaysample')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("case_version", models.PositiveIntegerField()),
+                ("kind", models.TextField(choices=[("disputed", "Expectation disputed"), ("confirmed", "Confirmed")])),
+                ("note", models.TextField(blank=True)),
+                (
+                    "is_open",
+                    models.BooleanField(
+                        default=True, help_text="A dispute that nobody has settled. Confirmations are closed."
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.TextField(
+                        blank=True,
+                        choices=[
+                            ("changed", "Expectation changed"),
+                            ("holds", "Expectation holds"),
+                            ("withdrawn", "Withdrawn"),
+                        ],
+                    ),
+                ),
+                ("outcome_note", models.TextField(blank=True)),
+                ("at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("settled_at", models.DateTimeField(null=True)),
+                (
+                    "by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "case",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="findings",
+                        to="quality.case",
+                    ),
+                ),
+                (
+                    "replay",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="findings",
+                        to="quality.replay",
+                    ),
+                ),
+                (
+                    "settled_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "sample",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="quality.replaysample",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replay_findings',
+                "db_table": "replay_findings",
             },
         ),
         migrations.CreateModel(
-            name='ReplaySchedule',
+            name="ReplaySchedule",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('cron', models.CharField(help_text='Minute, hour, day, month, weekday.', max_length=120)),
-                ('zone', models.CharField(default='UTC', max_length=64)),
-                ('is_enabled', models.BooleanField(default=True)),
-                ('query', models.TextField(blank=True, help_text='Filter of the cases, as the query string of their page.')),
-                ('sides', models.JSONField(help_text='One or two sides as they are asked for; the first of two is the baseline.')),
-                ('settings', models.JSONField(default=dict, help_text='Samples, concurrency, budgets: see quality.replay.plan.')),
-                ('baseline', models.TextField(choices=[('previous', 'The run before'), ('none', 'None: each case has to pass')], default='previous', help_text='What one side is compared with.')),
-                ('notify_on', models.TextField(choices=[('regression', 'A confirmed regression'), ('not_passed', 'Anything but a passed gate'), ('always', 'Each run')], default='regression')),
-                ('webhook_url', models.TextField(blank=True)),
-                ('emails', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list)),
-                ('next_at', models.DateTimeField(help_text='The slot that is due next; null: none.', null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('created_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('webhook_secret', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='tenants.secret')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=120)),
+                ("cron", models.CharField(help_text="Minute, hour, day, month, weekday.", max_length=120)),
+                ("zone", models.CharField(default="UTC", max_length=64)),
+                ("is_enabled", models.BooleanField(default=True)),
+                (
+                    "query",
+                    models.TextField(blank=True, help_text="Filter of the cases, as the query string of their page."),
+                ),
+                (
+                    "sides",
+                    models.JSONField(
+                        help_text="One or two sides as they are asked for; the first of two is the baseline."
+                    ),
+                ),
+                (
+                    "settings",
+                    models.JSONField(default=dict, help_text="Samples, concurrency, budgets: see quality.replay.plan."),
+                ),
+                (
+                    "baseline",
+                    models.TextField(
+                        choices=[("previous", "The run before"), ("none", "None: each case has to pass")],
+                        default="previous",
+                        help_text="What one side is compared with.",
+                    ),
+                ),
+                (
+                    "notify_on",
+                    models.TextField(
+                        choices=[
+                            ("regression", "A confirmed regression"),
+                            ("not_passed", "Anything but a passed gate"),
+                            ("always", "Each run"),
+                        ],
+                        default="regression",
+                    ),
+                ),
+                ("webhook_url", models.TextField(blank=True)),
+                ("emails", django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list)),
+                ("next_at", models.DateTimeField(help_text="The slot that is due next; null: none.", null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "webhook_secret",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="tenants.secret",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replay_schedules',
+                "db_table": "replay_schedules",
             },
         ),
         migrations.AddField(
-            model_name='replay',
-            name='schedule',
-            field=models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='replays', to='quality.replayschedule'),
+            model_name="replay",
+            name="schedule",
+            field=models.ForeignKey(
+                db_constraint=False,
+                db_index=False,
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="replays",
+                to="quality.replayschedule",
+            ),
         ),
         migrations.CreateModel(
-            name='ReplaySide',
+            name="ReplaySide",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.TextField(choices=[('baseline', 'Baseline'), ('candidate', 'Candidate')], default='candidate')),
-                ('endpoint_id', models.BigIntegerField(help_text='Its key is read from there; the rest is repeated here.')),
-                ('model_label', models.TextField()),
-                ('base_url', models.TextField()),
-                ('model', models.TextField()),
-                ('parameters', models.JSONField(default=dict)),
-                ('price_prompt', models.FloatField(default=0)),
-                ('price_completion', models.FloatField(default=0)),
-                ('style_id', models.TextField(blank=True)),
-                ('style_version', models.PositiveIntegerField(null=True)),
-                ('system_prompt', models.TextField(help_text='Null: as recorded in each case.', null=True)),
-                ('tools_from', models.TextField(choices=[('recorded', 'As recorded'), ('current', "Today's"), ('stored', 'Of a toolset')], default='recorded')),
-                ('tools', quality.models.base.EvidenceField(help_text='Null: as recorded in each case.', null=True)),
-                ('same_sha256', models.CharField(help_text='Of all that is asked with: equal ones are the same side.', max_length=64)),
-                ('replay', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='sides', to='quality.replay')),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('toolset', models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='quality.toolset')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "name",
+                    models.TextField(
+                        choices=[("baseline", "Baseline"), ("candidate", "Candidate")], default="candidate"
+                    ),
+                ),
+                (
+                    "endpoint_id",
+                    models.BigIntegerField(help_text="Its key is read from there; the rest is repeated here."),
+                ),
+                ("model_label", models.TextField()),
+                ("base_url", models.TextField()),
+                ("model", models.TextField()),
+                ("parameters", models.JSONField(default=dict)),
+                ("price_prompt", models.FloatField(default=0)),
+                ("price_completion", models.FloatField(default=0)),
+                ("style_id", models.TextField(blank=True)),
+                ("style_version", models.PositiveIntegerField(null=True)),
+                ("system_prompt", models.TextField(help_text="Null: as recorded in each case.", null=True)),
+                (
+                    "tools_from",
+                    models.TextField(
+                        choices=[("recorded", "As recorded"), ("current", "Today's"), ("stored", "Of a toolset")],
+                        default="recorded",
+                    ),
+                ),
+                ("tools", quality.models.base.EvidenceField(help_text="Null: as recorded in each case.", null=True)),
+                (
+                    "same_sha256",
+                    models.CharField(
+                        help_text="Of all that is asked with: equal ones are the same side.", max_length=64
+                    ),
+                ),
+                (
+                    "replay",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="sides",
+                        to="quality.replay",
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "toolset",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="quality.toolset",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'replay_sides',
+                "db_table": "replay_sides",
             },
         ),
         migrations.CreateModel(
-            name='JudgeVote',
+            name="JudgeVote",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('question_sha256', models.CharField(help_text='Of model, prompt, rubric and both texts.', max_length=64)),
-                ('model', models.TextField()),
-                ('prompt_sha256', models.CharField(max_length=64)),
-                ('rubric_sha256', models.CharField(max_length=64)),
-                ('votes', models.JSONField(help_text='[{passed, rationale, swapped}]; passed null: no vote could be read.')),
-                ('verdict', models.BooleanField(help_text='The majority; a tie fails; null: no vote could be read.', null=True)),
-                ('prompt_tokens', models.PositiveIntegerField(default=0)),
-                ('completion_tokens', models.PositiveIntegerField(default=0)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "question_sha256",
+                    models.CharField(help_text="Of model, prompt, rubric and both texts.", max_length=64),
+                ),
+                ("model", models.TextField()),
+                ("prompt_sha256", models.CharField(max_length=64)),
+                ("rubric_sha256", models.CharField(max_length=64)),
+                (
+                    "votes",
+                    models.JSONField(help_text="[{passed, rationale, swapped}]; passed null: no vote could be read."),
+                ),
+                (
+                    "verdict",
+                    models.BooleanField(help_text="The majority; a tie fails; null: no vote could be read.", null=True),
+                ),
+                ("prompt_tokens", models.PositiveIntegerField(default=0)),
+                ("completion_tokens", models.PositiveIntegerField(default=0)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'judge_votes',
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='judge_votes_tenant_id_key'), models.UniqueConstraint(fields=('tenant', 'question_sha256'), name='judge_votes_question_key')],
+                "db_table": "judge_votes",
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="judge_votes_tenant_id_key"),
+                    models.UniqueConstraint(fields=("tenant", "question_sha256"), name="judge_votes_question_key"),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='QuarantineProposal',
+            name="QuarantineProposal",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('case_version', models.PositiveIntegerField(help_text='The version that was flaky.')),
-                ('replay_ids', django.contrib.postgres.fields.ArrayField(base_field=models.BigIntegerField(), help_text='The runs it rests on, newest first.')),
-                ('state', models.TextField(choices=[('pending', 'Pending'), ('accepted', 'Accepted'), ('dismissed', 'Dismissed')], default='pending')),
-                ('reason', models.TextField(blank=True)),
-                ('decided_at', models.DateTimeField(null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('case', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='quarantine_proposals', to='quality.case')),
-                ('decided_by', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(db_index=False, default=tenants.scope.current_tenant_id, editable=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("case_version", models.PositiveIntegerField(help_text="The version that was flaky.")),
+                (
+                    "replay_ids",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.BigIntegerField(), help_text="The runs it rests on, newest first."
+                    ),
+                ),
+                (
+                    "state",
+                    models.TextField(
+                        choices=[("pending", "Pending"), ("accepted", "Accepted"), ("dismissed", "Dismissed")],
+                        default="pending",
+                    ),
+                ),
+                ("reason", models.TextField(blank=True)),
+                ("decided_at", models.DateTimeField(null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "case",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="quarantine_proposals",
+                        to="quality.case",
+                    ),
+                ),
+                (
+                    "decided_by",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        default=tenants.scope.current_tenant_id,
+                        editable=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
             options={
-                'db_table': 'quarantine_proposals',
-                'constraints': [models.UniqueConstraint(fields=('tenant', 'id'), name='quarantine_proposals_tenant_id_key'), models.UniqueConstraint(fields=('tenant', 'case', 'case_version'), name='quarantine_proposals_case_key'), models.CheckConstraint(condition=models.Q(('state__in', ['pending', 'accepted', 'dismissed'])), name='quarantine_proposals_state_check')],
+                "db_table": "quarantine_proposals",
+                "constraints": [
+                    models.UniqueConstraint(fields=("tenant", "id"), name="quarantine_proposals_tenant_id_key"),
+                    models.UniqueConstraint(
+                        fields=("tenant", "case", "case_version"), name="quarantine_proposals_case_key"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("state__in", ["pending", "accepted", "dismissed"])),
+                        name="quarantine_proposals_state_check",
+                    ),
+                ],
             },
         ),
         migrations.AddIndex(
-            model_name='replaycase',
-            index=models.Index(fields=['tenant', 'case', '-replay'], name='replay_cases_trend_idx'),
+            model_name="replaycase",
+            index=models.Index(fields=["tenant", "case", "-replay"], name="replay_cases_trend_idx"),
         ),
         migrations.AddConstraint(
-            model_name='replaycase',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replay_cases_tenant_id_key'),
+            model_name="replaycase",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replay_cases_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replaycase',
-            constraint=models.UniqueConstraint(fields=('tenant', 'replay', 'number'), name='replay_cases_number_key'),
+            model_name="replaycase",
+            constraint=models.UniqueConstraint(fields=("tenant", "replay", "number"), name="replay_cases_number_key"),
         ),
         migrations.AddIndex(
-            model_name='replaynotification',
-            index=models.Index(condition=models.Q(('state', 'pending')), fields=['next_at'], name='replay_notifications_due_idx'),
+            model_name="replaynotification",
+            index=models.Index(
+                condition=models.Q(("state", "pending")), fields=["next_at"], name="replay_notifications_due_idx"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='replaynotification',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replay_notifications_tenant_id_key'),
+            model_name="replaynotification",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replay_notifications_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replaynotification',
-            constraint=models.UniqueConstraint(fields=('tenant', 'replay', 'kind', 'target'), name='replay_notifications_once_key'),
+            model_name="replaynotification",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "replay", "kind", "target"), name="replay_notifications_once_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='replaynotification',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['pending', 'sent', 'failed'])), name='replay_notifications_state_check'),
+            model_name="replaynotification",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["pending", "sent", "failed"])),
+                name="replay_notifications_state_check",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='replaysample',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replay_samples_tenant_id_key'),
+            model_name="replaysample",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replay_samples_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replaysample',
-            constraint=models.UniqueConstraint(fields=('tenant', 'replay', 'replay_case', 'side', 'index'), name='replay_samples_place_key'),
+            model_name="replaysample",
+            constraint=models.UniqueConstraint(
+                fields=("tenant", "replay", "replay_case", "side", "index"), name="replay_samples_place_key"
+            ),
         ),
         migrations.AddIndex(
-            model_name='replayfinding',
-            index=models.Index(fields=['tenant', 'replay', '-at'], name='replay_findings_replay_idx'),
+            model_name="replayfinding",
+            index=models.Index(fields=["tenant", "replay", "-at"], name="replay_findings_replay_idx"),
         ),
         migrations.AddConstraint(
-            model_name='replayfinding',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replay_findings_tenant_id_key'),
+            model_name="replayfinding",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replay_findings_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replayfinding',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_open', True)), fields=('tenant', 'case'), name='replay_findings_open_key'),
+            model_name="replayfinding",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_open", True)), fields=("tenant", "case"), name="replay_findings_open_key"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='replayfinding',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['disputed', 'confirmed'])), name='replay_findings_kind_check'),
+            model_name="replayfinding",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("kind__in", ["disputed", "confirmed"])), name="replay_findings_kind_check"
+            ),
         ),
         migrations.AddIndex(
-            model_name='replayschedule',
-            index=models.Index(condition=models.Q(('is_enabled', True)), fields=['tenant', 'next_at'], name='replay_schedules_due_idx'),
+            model_name="replayschedule",
+            index=models.Index(
+                condition=models.Q(("is_enabled", True)), fields=["tenant", "next_at"], name="replay_schedules_due_idx"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='replayschedule',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replay_schedules_tenant_id_key'),
+            model_name="replayschedule",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replay_schedules_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replayschedule',
-            constraint=models.UniqueConstraint(fields=('tenant', 'name'), name='replay_schedules_name_key'),
+            model_name="replayschedule",
+            constraint=models.UniqueConstraint(fields=("tenant", "name"), name="replay_schedules_name_key"),
         ),
         migrations.AddIndex(
-            model_name='replay',
-            index=models.Index(fields=['tenant', '-created_at', '-id'], name='replays_newest_idx'),
+            model_name="replay",
+            index=models.Index(fields=["tenant", "-created_at", "-id"], name="replays_newest_idx"),
         ),
         migrations.AddIndex(
-            model_name='replay',
-            index=models.Index(fields=['tenant', 'schedule', '-created_at'], name='replays_schedule_idx'),
+            model_name="replay",
+            index=models.Index(fields=["tenant", "schedule", "-created_at"], name="replays_schedule_idx"),
         ),
         migrations.AddConstraint(
-            model_name='replay',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replays_tenant_id_key'),
+            model_name="replay",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replays_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replay',
-            constraint=models.UniqueConstraint(fields=('tenant', 'schedule', 'slot'), name='replays_slot_key'),
+            model_name="replay",
+            constraint=models.UniqueConstraint(fields=("tenant", "schedule", "slot"), name="replays_slot_key"),
         ),
         migrations.AddConstraint(
-            model_name='replay',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'running', 'paused', 'done', 'failed', 'cancelled'])), name='replays_state_check'),
+            model_name="replay",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["queued", "running", "paused", "done", "failed", "cancelled"])),
+                name="replays_state_check",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='replayside',
-            constraint=models.UniqueConstraint(fields=('tenant', 'id'), name='replay_sides_tenant_id_key'),
+            model_name="replayside",
+            constraint=models.UniqueConstraint(fields=("tenant", "id"), name="replay_sides_tenant_id_key"),
         ),
         migrations.AddConstraint(
-            model_name='replayside',
-            constraint=models.UniqueConstraint(fields=('tenant', 'replay', 'name'), name='replay_sides_name_key'),
+            model_name="replayside",
+            constraint=models.UniqueConstraint(fields=("tenant", "replay", "name"), name="replay_sides_name_key"),
         ),
         migrations.AddConstraint(
-            model_name='replayside',
-            constraint=models.CheckConstraint(condition=models.Q(('name__in', ['baseline', 'candidate'])), name='replay_sides_name_check'),
+            model_name="replayside",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("name__in", ["baseline", "candidate"])), name="replay_sides_name_check"
+            ),
         ),
     ]

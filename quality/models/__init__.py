@@ -4,6 +4,8 @@ from quality.models.base import ACTIONABLE, EvidenceField, Label
 from quality.models.cases import Case, CaseStatus, CaseVersion
 from quality.models.exports import Export, ExportState
 from quality.models.feedback import Feedback, FeedbackEvent, Review
+from quality.models.gateway import GatewayDay, GatewayHistory
+from quality.models.hints import Hint
 from quality.models.imports import Import, ImportIssue, ImportState
 from quality.models.improve import (
     ArtifactKind,
@@ -39,6 +41,7 @@ from quality.models.runs import (
     TurnRun,
 )
 from quality.models.schedules import Schedule, ScheduleSlot
+from quality.models.spans import OtlpSpan, OtlpTrace
 from quality.models.turns import CallState, ToolCall, Toolset, Turn, TurnState
 
 __all__ = [
@@ -62,13 +65,18 @@ __all__ = [
     "ExportState",
     "Feedback",
     "FeedbackEvent",
+    "GatewayDay",
+    "GatewayHistory",
     "GuidelineVersion",
+    "Hint",
     "Import",
     "ImportIssue",
     "ImportState",
     "JudgeVote",
     "Label",
     "ModelReply",
+    "OtlpSpan",
+    "OtlpTrace",
     "Proposal",
     "ProposalEvent",
     "ProposalState",

@@ -8,10 +8,13 @@ from tenants.models.base import tenant_key
 
 
 class ImportState(models.TextChoices):
+    PREVIEW = "preview", "Waits for you"
     QUEUED = "queued", "Queued"
     RUNNING = "running", "Running"
     DONE = "done", "Done"
     FAILED = "failed", "Failed"
+    TAKING_BACK = "taking_back", "Being taken back"
+    TAKEN_BACK = "taken_back", "Taken back"
 
 
 class Import(TenantModel):
@@ -30,6 +33,9 @@ class Import(TenantModel):
     num_rejected = models.PositiveIntegerField(default=0)
     num_turns = models.PositiveIntegerField(default=0)
     num_calls = models.PositiveIntegerField(default=0)
+    num_taken_back = models.PositiveIntegerField(default=0, help_text="Turns that are gone again, with their calls.")
+    taken_back_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
+    taken_back_at = models.DateTimeField(null=True)
     attempt = models.PositiveSmallIntegerField(default=0)
     lease_token = models.UUIDField(null=True)
     lease_until = models.DateTimeField(null=True)

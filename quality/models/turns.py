@@ -73,6 +73,9 @@ class Turn(TenantModel):
     started_at = models.DateTimeField(default=timezone.now)
     time_recorded = models.BooleanField(default=True, help_text="False: the source gave no time, started_at is ours.")
     duration_ms = models.PositiveIntegerField(null=True)
+    hints_version = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="Of the rules that its hints were made by; 0: they are to be made."
+    )
     import_job = models.ForeignKey(
         "quality.Import", on_delete=models.SET_NULL, null=True, related_name="+", db_index=False, db_constraint=False
     )
@@ -94,6 +97,12 @@ class Turn(TenantModel):
                 fields=["tenant", "-started_at", "-id"],
                 name="agent_turns_no_call_idx",
                 condition=models.Q(num_calls=0),
+            ),
+            models.Index(fields=["tenant", "id"], name="agent_turns_hints_idx", condition=models.Q(hints_version=0)),
+            models.Index(
+                fields=["tenant", "import_job", "id"],
+                name="agent_turns_import_idx",
+                condition=models.Q(import_job__isnull=False),
             ),
         ]
 

@@ -5,15 +5,27 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('tenants', '0009_turn_budgets'),
+        ("tenants", "0009_turn_budgets"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='apitoken',
-            name='scopes',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.TextField(choices=[('read', 'Read calls, feedback and summaries'), ('feedback:write', 'Label calls'), ('ingest:write', 'Send traces in'), ('export:read', 'Export feedback and cases'), ('settings:write', 'Change tools, models, styles and secrets'), ('turns:write', 'Run turns and answer their calls'), ('replays:write', 'Start and stop replays'), ('gateway', 'Send model requests through the recording gateway')])),
+            model_name="apitoken",
+            name="scopes",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.TextField(
+                    choices=[
+                        ("read", "Read calls, feedback and summaries"),
+                        ("feedback:write", "Label calls"),
+                        ("ingest:write", "Send traces in"),
+                        ("export:read", "Export feedback and cases"),
+                        ("settings:write", "Change tools, models, styles and secrets"),
+                        ("turns:write", "Run turns and answer their calls"),
+                        ("replays:write", "Start and stop replays"),
+                        ("gateway", "Send model requests through the recording gateway"),
+                    ]
+                )
+            ),
         ),
     ]

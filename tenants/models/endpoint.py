@@ -29,6 +29,15 @@ class ModelEndpoint(TenantModel):
     sources = ArrayField(models.TextField(), default=list, help_text="Turns of these sources; none: of all others.")
     is_enabled = models.BooleanField(default=True)
     is_stand_in = models.BooleanField(default=False, help_text="Rules that play a model, for trying things out.")
+    repairs_text_calls = models.BooleanField(
+        default=True, help_text="Gateway: calls that come as text become tool calls."
+    )
+    asks_again_when_empty = models.BooleanField(
+        default=True, help_text="Gateway: an empty streamed answer is asked for once more, whole."
+    )
+    checks_arguments = models.BooleanField(
+        default=True, help_text="Gateway: arguments that do not fit the tool's schema are hinted at."
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = TenantManager["ModelEndpoint"]()

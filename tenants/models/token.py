@@ -31,6 +31,9 @@ class ApiToken(TenantModel):
     created_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+", db_index=False)
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True)
+    rate_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Requests through the gateway; null: as the service is set."
+    )
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
 
