@@ -14,9 +14,10 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TextIO
@@ -35,6 +36,8 @@ from quality.cases.budgets import Allowance
 from quality.cases.comparison import BadBaseline, Comparison, Counts, baseline_of, compare, suspects
 from quality.cases.conversation import NotReplayable
 from quality.cases.gate import Exit, Gate, gate_of
+from quality.cases.judge import Ask
+from quality.cases.judge_model import Judge, opened_judge
 from quality.cases.junit import junit
 from quality.cases.markdown import markdown
 from quality.cases.options import PROGRAM, TOKEN, BadInput, check_options, parser
@@ -81,6 +84,7 @@ class Run:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self._guard = Guard(Policy.local())
+        self._judge: Judge | None = None
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._started = monotonic()
 
@@ -93,13 +97,15 @@ class Run:
         if selected.has_faults:
             selected.notices.append("Nothing was replayed: mend the cases first, or leave them out.")
             return self._validation(selected, exit_if_faulty=Exit.BAD_INPUT)
-        if options.answers:
-            return self._rejudged(selected)
-        side = await self._candidate()
         if options.dry_run:
-            self._show_plan(selected.cases, side)
+            self._show_plan(selected.cases, await self._candidate())
             return None
-        return await self._replayed(selected, side)
+        async with AsyncExitStack() as stack:
+            if options.judge_model:
+                self._judge = await stack.enter_async_context(self._opened_judge())
+            if options.answers:
+                return await self._rejudged(selected)
+            return await self._replayed(selected, await self._candidate())
 
     # Cases.
 
@@ -121,6 +127,19 @@ class Run:
         entries = selected.entries + [validated(case) for case in selected.cases]
         verdict = {Exit.PASSED: "All cases are valid.", Exit.FAILED: "Not all cases are valid."}
         return self._report("validate", selected, entries, code, verdict.get(code, "The input is bad."))
+
+    # The judge.
+
+    def _opened_judge(self) -> AbstractAsyncContextManager[Judge]:
+        options = self.options
+        key = _environment(options.judge_api_key_env) if options.judge_api_key_env else None
+        return opened_judge(
+            options.judge_base_url, options.judge_model, key, guard=self._guard, timeout_s=options.timeout
+        )
+
+    async def _with_judge[T](self, work: Callable[[Ask | None], T]) -> T:
+        """What `work` finds, with its questions answered by the judge if there is one."""
+        return work(None) if self._judge is None else await self._judge.judged(work)
 
     # Replay.
 
@@ -230,7 +249,9 @@ class Run:
                 on_attempt=on_attempt,
             )
             attempts = earlier + await replay.run(finished={attempt.key for attempt in earlier})
-            judged = {each.name: self._judged(selected.cases, attempts, each, expected) for each in sides}
+            judged = await self._with_judge(
+                lambda ask: {each.name: self._judged(selected.cases, attempts, each, expected, ask) for each in sides}
+            )
             fresh = {}
             if options.two_sided:
                 before = {each.case.id: Counts(each.case.version, *each.counts) for each in judged[BASELINE]}
@@ -266,10 +287,15 @@ class Run:
         return list(found.values())
 
     def _judged(
-        self, cases: Sequence[Case], attempts: Sequence[Attempt], side: Side, expected: Mapping[str, int]
+        self,
+        cases: Sequence[Case],
+        attempts: Sequence[Attempt],
+        side: Side,
+        expected: Mapping[str, int],
+        ask: Ask | None,
     ) -> list[CaseResult]:
         own = [attempt for attempt in attempts if attempt.side == side.name]
-        return results_of(cases, own, expected=expected, tools=side.tools, quarantined=self.options.quarantine)
+        return results_of(cases, own, expected=expected, tools=side.tools, quarantined=self.options.quarantine, ask=ask)
 
     async def _confirm(
         self, replay: Replay, sides: Sequence[Side], before: Mapping[str, Counts], after: Sequence[CaseResult]
@@ -289,20 +315,29 @@ class Run:
             ]
             attempts += await replay.attempts(jobs)
             expected = dict.fromkeys(doubtful, count)
-            again = {
-                side.name: {
-                    each.case.id: each.counts
-                    for each in self._judged([cases[case] for case in doubtful], attempts, side, expected)
-                }
-                for side in sides
-            }
+            chosen = [cases[case] for case in doubtful]
+            again = await self._with_judge(partial(self._counted, chosen, attempts, sides, expected))
             found |= {case: (again[BASELINE][case], again[CANDIDATE][case]) for case in doubtful}
             told = compare(before, after, fresh=found)
             doubtful = [each.case for each in told.cases if each.case in doubtful and not each.confirmed]
             start = count
         return found
 
-    def _rejudged(self, selected: Selected) -> Report:
+    def _counted(
+        self,
+        cases: Sequence[Case],
+        attempts: Sequence[Attempt],
+        sides: Sequence[Side],
+        expected: Mapping[str, int],
+        ask: Ask | None,
+    ) -> dict[str, dict[str, tuple[int, int]]]:
+        """Passes and judged samples of each case, side by side."""
+        return {
+            side.name: {each.case.id: each.counts for each in self._judged(cases, attempts, side, expected, ask)}
+            for side in sides
+        }
+
+    async def _rejudged(self, selected: Selected) -> Report:
         options = self.options
         try:
             with options.answers.open("rb") as lines:
@@ -320,7 +355,11 @@ class Run:
         unknown = sorted({attempt.case for attempt in own if attempt.case not in by_id})
         if unknown:
             selected.notices.append(f"Answers to cases that are not here were left out: {', '.join(unknown)}.")
-        results = results_of(selected.cases, own, expected=expected, tools=tools, quarantined=options.quarantine)
+        results = await self._with_judge(
+            lambda ask: results_of(
+                selected.cases, own, expected=expected, tools=tools, quarantined=options.quarantine, ask=ask
+            )
+        )
         before = _baseline(options.baseline)
         comparison = None if before is None else compare(before, results)
         return self._judged_report("rejudge", selected, {CANDIDATE: results}, comparison, sides={})
@@ -348,6 +387,10 @@ class Run:
         if comparison:
             gone = [each.case for each in comparison.cases if each.after is None]
             selected.notices += [f"Not in this run, though in the baseline: {', '.join(gone)}."] if gone else []
+        if self._judge:
+            selected.notices += self._judge.faults
+            if self._judge.model in {side.endpoint.model for side in sides.values()}:
+                selected.notices.append(f"{self._judge.model} judges what it said itself: take another model as judge.")
         told = [_told(name, sides.get(name), results) for name, results in judged.items()]
         verdict = verdict_of(gate, comparison, suite)
         return self._report(mode, selected, entries, gate.exit, verdict, gate=gate, sides=told, comparison=comparison)
@@ -378,6 +421,7 @@ class Run:
             summary=sides[0] if sides else {"cases": len(entries)},
             sides=sides,
             comparison=comparison,
+            judge=self._judge.as_dict() if self._judge else None,
         )
 
 

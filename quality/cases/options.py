@@ -27,6 +27,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     _add_cases(whole.add_argument_group("cases").add_argument)
     _add_replay(whole.add_argument_group("replay").add_argument)
+    _add_judge(whole.add_argument_group("a model that judges meaning").add_argument)
     _add_trial(whole.add_argument_group("what is tried").add_argument)
     _add_comparison(whole.add_argument_group("comparison").add_argument)
     _add_reports(whole.add_argument_group("reports").add_argument)
@@ -85,6 +86,12 @@ def _add_replay(add: Add) -> None:
     add("--out-answers", type=Path, metavar="FILE", help="write the raw replies, for --answers")
     add("--resume", action="store_true", help="take what --out-answers holds already, and ask only for the rest")
     add("--answers", type=Path, metavar="FILE", help="judge these replies again; no model is asked")
+
+
+def _add_judge(add: Add) -> None:
+    add("--judge-base-url", metavar="URL", help="of its server; without one nothing is judged by a model")
+    add("--judge-model", help="of another family than the one under test, where possible")
+    add("--judge-api-key-env", metavar="NAME", help="the environment variable that holds the server's key")
 
 
 def _add_trial(add: Add) -> None:
@@ -155,6 +162,9 @@ def check_options(options: argparse.Namespace) -> None:
         "--on-miss live needs --live FILE and --live-tools A,B.": options.on_miss is OnMiss.LIVE
         and not (options.live and options.live_tools),
         "--live is used by --on-miss live only.": options.live and options.on_miss is not OnMiss.LIVE,
+        "A judge needs --judge-base-url and --judge-model.": bool(options.judge_base_url) != bool(options.judge_model),
+        "--judge-model judges samples: add --replay or --answers.": options.judge_model
+        and not (options.replay or options.answers),
         "--skip-unsupported needs --tools A,B.": options.skip_unsupported and options.tools is None,
         "--baseline-model and --baseline-base-url need --two-sided.": (
             options.baseline_model or options.baseline_base_url

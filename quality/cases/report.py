@@ -55,6 +55,7 @@ class Report:
     summary: Mapping[str, Any] = field(default_factory=dict)
     sides: Sequence[Mapping[str, Any]] = ()
     comparison: Comparison | None = None
+    judge: Mapping[str, Any] | None = None  # the model that judged meaning, with its votes
 
     def count(self, outcome: Outcome) -> int:
         return sum(entry.outcome is outcome for entry in self.entries)
@@ -77,6 +78,7 @@ class Report:
             "summary": dict(self.summary),
             "sides": list(self.sides),
             "comparison": self.comparison and self.comparison.as_dict(),
+            "judge": self.judge,
             "cases": [
                 {"id": entry.case, "toolName": entry.tool, "outcome": str(entry.outcome), "headline": entry.headline}
                 | {"details": list(entry.details)}
