@@ -73,6 +73,13 @@ class Migration(migrations.Migration):
                 ("cost", models.FloatField(default=0, help_text="In the currency of the endpoints' prices.")),
                 ("seconds", models.FloatField(default=0, help_text="Time that workers spent on it.")),
                 (
+                    "spent_before",
+                    models.JSONField(
+                        default=dict,
+                        help_text="What had been spent when its budgets last began: a retry has them anew.",
+                    ),
+                ),
+                (
                     "exit_code",
                     models.PositiveSmallIntegerField(
                         help_text="0 passed, 1 failed, 3 incomplete; null: not judged yet.", null=True
@@ -270,6 +277,16 @@ class Migration(migrations.Migration):
                 ),
                 ("verdict", models.TextField(help_text="pass, fail, invalid_call, diverged or error.")),
                 ("reasons", models.JSONField(default=list)),
+                (
+                    "awaits_judge",
+                    models.BooleanField(
+                        default=False, help_text="Its judge model was not asked yet; until then the verdict is an error."
+                    ),
+                ),
+                (
+                    "invalid_calls",
+                    models.JSONField(default=list, help_text="Calls that could not have run, and why."),
+                ),
                 (
                     "data",
                     quality.models.base.EvidenceField(

@@ -113,6 +113,9 @@ class Replay(TenantModel):
     completion_tokens = models.PositiveBigIntegerField(default=0)
     cost = models.FloatField(default=0, help_text="In the currency of the endpoints' prices.")
     seconds = models.FloatField(default=0, help_text="Time that workers spent on it.")
+    spent_before = models.JSONField(
+        default=dict, help_text="What had been spent when its budgets last began: a retry has them anew."
+    )
     exit_code = models.PositiveSmallIntegerField(
         null=True, help_text="0 passed, 1 failed, 3 incomplete; null: not judged yet."
     )
@@ -255,6 +258,10 @@ class ReplaySample(TenantModel):
     index = models.PositiveIntegerField(help_text="From 0; samples that confirm a suspect from 1,000,000.")
     verdict = models.TextField(help_text="pass, fail, invalid_call, diverged or error.")
     reasons = models.JSONField(default=list)
+    awaits_judge = models.BooleanField(
+        default=False, help_text="Its judge model was not asked yet; until then the verdict is an error."
+    )
+    invalid_calls = models.JSONField(default=list, help_text="Calls that could not have run, and why.")
     data = EvidenceField(help_text="The attempt as quality.cases.attempt writes it: can be judged again.")
     requests = models.PositiveIntegerField(default=0)
     prompt_tokens = models.PositiveIntegerField(default=0)
