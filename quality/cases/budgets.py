@@ -45,17 +45,33 @@ class Allowance:
         return cls(**whole, cost=found.get("cost"), time=found.get("time"))
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was used before: a run that goes on has only the rest."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    time: float = 0.0
+
+
+NOTHING: Final = Spent()
+
+
 class Budget:
     """Counts what is used. Calls are counted when they begin; tokens are known only after, so samples that run at the
     same time may exceed them by what they have under way."""
 
-    def __init__(self, of: str, allowed: Allowance, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, of: str, allowed: Allowance, clock: Callable[[], float] = time.monotonic, *, spent: Spent = NOTHING
+    ) -> None:
         self.of, self.allowed = of, allowed
-        self.num_calls = 0
-        self.usage = Usage()
-        self.cost = 0.0
+        self.num_calls = spent.calls
+        self.usage = Usage(spent.prompt_tokens, spent.completion_tokens)
+        self.cost = spent.cost
         self._clock = clock
-        self._started = clock()
+        self._started = clock() - spent.time
 
     def time_left_s(self) -> float:
         if self.allowed.time is None:

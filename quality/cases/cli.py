@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
 from engine.errors import EngineError
 from engine.net import Guard, Policy
@@ -33,7 +33,8 @@ from engine.tools.http import HttpTool
 from engine.visible import visible
 from quality.cases.attempt import Attempt, BadAttempt, read_attempts
 from quality.cases.budgets import Allowance
-from quality.cases.comparison import BadBaseline, Comparison, Counts, baseline_of, compare, suspects
+from quality.cases.comparison import BadBaseline, Comparison, Counts, baseline_of, compare
+from quality.cases.confirm import FRESH, Pairs, confirming
 from quality.cases.conversation import NotReplayable
 from quality.cases.gate import Exit, Gate, gate_of
 from quality.cases.judge import Ask
@@ -53,8 +54,6 @@ from quality.cases.terminal import Progress, table
 from quality.cases.toolset import name_of
 
 CANDIDATE, BASELINE = "candidate", "baseline"
-FRESH: Final = 1_000_000  # number of the first sample that confirms a suspect: none of an earlier run
-CONFIRM: Final = (10, 20)  # fresh samples of a suspect on each side; the second number where the first left doubt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -252,7 +251,7 @@ class Run:
             judged = await self._with_judge(
                 lambda ask: {each.name: self._judged(selected.cases, attempts, each, expected, ask) for each in sides}
             )
-            fresh = {}
+            fresh: Pairs = {}
             if options.two_sided:
                 before = {each.case.id: Counts(each.case.version, *each.counts) for each in judged[BASELINE]}
                 if not options.no_confirm:
@@ -299,29 +298,23 @@ class Run:
 
     async def _confirm(
         self, replay: Replay, sides: Sequence[Side], before: Mapping[str, Counts], after: Sequence[CaseResult]
-    ) -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
+    ) -> Pairs:
         """Suspects are put to both sides again; decided is by these samples alone."""
-        doubtful = suspects(before, after)
         cases = {each.case.id: each.case for each in after}
-        found: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {}
         attempts: list[Attempt] = []
-        start = 0
-        for count in CONFIRM:
-            jobs = [
-                (cases[case], side, FRESH + index)
-                for index in range(start, count)
-                for case in doubtful
-                for side in sides
-            ]
-            attempts += await replay.attempts(jobs)
-            expected = dict.fromkeys(doubtful, count)
-            chosen = [cases[case] for case in doubtful]
-            again = await self._with_judge(partial(self._counted, chosen, attempts, sides, expected))
-            found |= {case: (again[BASELINE][case], again[CANDIDATE][case]) for case in doubtful}
-            told = compare(before, after, fresh=found)
-            doubtful = [each.case for each in told.cases if each.case in doubtful and not each.confirmed]
-            start = count
-        return found
+        rounds = confirming(before, after)
+        try:
+            wanted = next(rounds)
+            while True:
+                chosen = [cases[case] for case in wanted.cases]
+                jobs = [(case, side, index) for index in wanted.indexes for case in chosen for side in sides]
+                attempts += await replay.attempts(jobs)
+                expected = dict.fromkeys(wanted.cases, wanted.last)
+                again = await self._with_judge(partial(self._counted, chosen, attempts, sides, expected))
+                wanted = rounds.send({case: (again[BASELINE][case], again[CANDIDATE][case]) for case in wanted.cases})
+        except StopIteration as decided:
+            fresh: Pairs = decided.value
+            return fresh
 
     def _counted(
         self,

@@ -13,7 +13,7 @@ import jsonschema
 from quality.cases.expectation import Expectation
 from quality.cases.published import CASE_SCHEMA, END_SCHEMA
 from quality.cases.sample import Call
-from quality.cases.schema import check, parse
+from quality.cases.schema import ExpectationError, check, parse
 from quality.cases.toolset import Toolset
 from quality.cases.values import plain, pointer_to
 
@@ -110,10 +110,22 @@ def read_cases(lines: Iterable[bytes], *, require_trailer: bool = False) -> Case
     return found
 
 
-def _json(line: bytes, number: int, found: CaseFile) -> Any:
-    """Evidence inside may be nested as deeply as a record of its own, so the engine's bound does not hold here."""
+def read_stored(text: str, line: int) -> Case:
+    """A record that was checked before it was stored: read ten times as fast. Raises ValueError where it is none."""
     try:
-        return json.loads(line.decode(), parse_float=Decimal, parse_constant=_refuse)
+        return _case(_value(text), line)
+    except (KeyError, TypeError, AttributeError, RecursionError, ExpectationError) as error:
+        raise ValueError(f"no record of a case: {type(error).__name__}: {error}") from error
+
+
+def _value(text: str) -> Any:
+    """Evidence inside may be nested as deeply as a record of its own, so the engine's bound does not hold here."""
+    return json.loads(text, parse_float=Decimal, parse_constant=_refuse)
+
+
+def _json(line: bytes, number: int, found: CaseFile) -> Any:
+    try:
+        return _value(line.decode())
     except UnicodeDecodeError:
         found.faults.append(LineFault(line=number, code="not_utf8", message="this line is not UTF-8"))
     except (ValueError, RecursionError) as error:
@@ -150,28 +162,29 @@ def _no_end(number: int, count: int, required: bool, found: CaseFile) -> None:
 def _add(record: Any, number: int, found: CaseFile) -> None:
     faults = _faults(record, number)
     found.faults += faults[:MAX_FAULTS]
-    if faults:
-        return
+    if not faults:
+        found.cases.append(_case(record, number))
+
+
+def _case(record: Mapping[str, Any], number: int) -> Case:
     given, expected = record["input"], record["expected"]
-    found.cases.append(
-        Case(
-            line=number,
-            id=record["id"],
-            version=int(record["version"]),
-            status=record["status"],
-            tool=record["toolName"],
-            label=record["label"],
-            args=given["args"],
-            messages=plain(given.get("messages")),
-            tools=plain(given.get("tools")),
-            now=given.get("now"),
-            observed=record["observed"] or {},
-            behavior=expected["behavior"],
-            expectation=parse(expected["expectation"]),
-            context=record.get("context") or {},
-            stubs=tuple(record.get("stubs") or ()),
-            record=record,
-        )
+    return Case(
+        line=number,
+        id=record["id"],
+        version=int(record["version"]),
+        status=record["status"],
+        tool=record["toolName"],
+        label=record["label"],
+        args=given["args"],
+        messages=plain(given.get("messages")),
+        tools=plain(given.get("tools")),
+        now=given.get("now"),
+        observed=record["observed"] or {},
+        behavior=expected["behavior"],
+        expectation=parse(expected["expectation"]),
+        context=record.get("context") or {},
+        stubs=tuple(record.get("stubs") or ()),
+        record=record,
     )
 
 

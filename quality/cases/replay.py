@@ -11,9 +11,10 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from engine.errors import ToolError
@@ -29,7 +30,7 @@ from engine.recorder import MemoryRecorder
 from engine.records import Answered, CallRecord
 from engine.tools import Registry, Safety, Tool, ToolContext
 from quality.cases.attempt import Attempt
-from quality.cases.budgets import Allowance, BadBudget, Budget, OutOfBudget
+from quality.cases.budgets import NOTHING, Allowance, BadBudget, Budget, OutOfBudget, Spent
 from quality.cases.conversation import NotReplayable, Opening, opening_of, tools_of
 from quality.cases.judge import judge
 from quality.cases.record import Case
@@ -101,12 +102,14 @@ class Settings:
 
 type OnAttempt = Callable[[Attempt], Awaitable[None] | None]
 type Key = tuple[str, str, int]
+type Job = tuple[Case, Side, int]
 
 
 class Replay:
     """A run over cases and sides. `finished` are keys of attempts that are there already: they are not made again.
 
-    Sides are taken in turn for each sample, so that what changes with time meets both alike. Raises `BadBudget`.
+    Sides are taken in turn for each sample, so that what changes with time meets both alike. `spent` is what the run
+    has used before, `spent_of` the same of a case by the names of side and case. Raises `BadBudget`.
     """
 
     def __init__(
@@ -119,6 +122,8 @@ class Replay:
         cache: ReplyCache | None = None,
         live: Live | None = None,
         on_attempt: OnAttempt | None = None,
+        spent: Spent = NOTHING,
+        spent_of: Mapping[tuple[str, str], Spent] = MappingProxyType({}),
     ) -> None:
         self.settings, self.cache, self.live = settings, cache, live
         self._cases, self._sides, self._guard = cases, sides, guard
@@ -126,27 +131,31 @@ class Replay:
         has_cost = settings.run_budget.cost is not None or settings.case_budget.cost is not None
         if has_cost and any(side.endpoint.price is None for side in sides):
             raise BadBudget("A budget of money needs the price of a million tokens, of each endpoint.")
-        self.budget = Budget("the run", settings.run_budget)
+        self.budget = Budget("the run", settings.run_budget, spent=spent)
         self._of_cases = {
-            (side.name, case.id): Budget(case.id, settings.case_budget) for side in sides for case in cases
+            (side.name, case.id): Budget(
+                case.id, settings.case_budget, spent=spent_of.get((side.name, case.id), NOTHING)
+            )
+            for side in sides
+            for case in cases
         }
 
-    async def run(self, *, finished: Collection[Key] = (), first: int = 0) -> list[Attempt]:
-        """All samples, numbered from `first`. What cannot be asked is an attempt that ends in an error."""
-        jobs = [
-            (case, side, index)
-            for index in range(first, first + max(map(self.settings.samples_of, self._cases), default=0))
-            for case in self._cases
-            for side in self._sides
-            if index < first + self.settings.samples_of(case) and (side.name, case.id, index) not in finished
-        ]
-        return await self.attempts(jobs)
+    async def run(self, *, finished: Collection[Key] = ()) -> list[Attempt]:
+        """All samples. What cannot be asked is an attempt that ends in an error."""
+        return await self.attempts(self.jobs(finished=finished))
 
-    async def attempts(self, jobs: Iterable[tuple[Case, Side, int]]) -> list[Attempt]:
-        """These samples, in their order."""
-        queue = list(enumerate(jobs))
+    def jobs(self, *, finished: Collection[Key] = ()) -> Iterator[Job]:
+        """The samples that are wanted and not there yet, in the order in which they are made."""
+        for index in range(max(map(self.settings.samples_of, self._cases), default=0)):
+            for case in self._cases:
+                for side in self._sides:
+                    if index < self.settings.samples_of(case) and (side.name, case.id, index) not in finished:
+                        yield case, side, index
+
+    async def attempts(self, jobs: Iterable[Job]) -> list[Attempt]:
+        """These samples, in their order. Each is taken when it is begun, so `jobs` may come to an end at any time."""
         found: dict[int, Attempt] = {}
-        waiting = iter(queue)
+        waiting = enumerate(jobs)
 
         async def work(clients: Mapping[str, Client]) -> None:
             for place, (case, side, index) in waiting:
@@ -155,9 +164,9 @@ class Replay:
                     await told
 
         async with self._clients() as clients, asyncio.TaskGroup() as group:
-            for _ in range(max(1, min(self.settings.concurrency, len(queue)))):
+            for _ in range(self.settings.concurrency):
                 group.create_task(work(clients))
-        return [found[place] for place, _ in queue]
+        return [found[place] for place in sorted(found)]
 
     @asynccontextmanager
     async def _clients(self) -> AsyncIterator[dict[str, Client]]:
