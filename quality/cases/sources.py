@@ -6,7 +6,8 @@ smaller one.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,10 @@ RETRY: Final = RetryPolicy(tries=4, base_s=1.0, cap_s=10.0)
 
 class SourceError(EngineError):
     """Cases, or what is to be tried on them, cannot be had. The text says what to do."""
+
+
+class Unreachable(SourceError):
+    """The service did not answer, or not just now."""
 
 
 def read_file(path: Path, *, require_trailer: bool = True) -> CaseFile:
@@ -53,10 +58,11 @@ class Service:
         """All cases, so many a page. Raises `SourceError`; faults of single lines are in what is returned."""
         whole = CaseFile()
         cursor, seen, offset = "", set[str](), 0
-        async with self._client() as client:
+        async with self.session() as session:
             for _ in range(MAX_PAGES):
                 query = {"status": status, "limit": str(limit), "cursor": cursor}
-                lines = await self._lines(client, EXPORT, {name: value for name, value in query.items() if value})
+                body = await session.get(EXPORT, {name: value for name, value in query.items() if value})
+                lines = body.splitlines(keepends=True)
                 page = read_cases(lines, require_trailer=True)
                 whole.cases += [replace(case, line=case.line + offset) for case in page.cases]
                 whole.faults += [_moved(fault, offset) for fault in page.faults]
@@ -72,8 +78,8 @@ class Service:
 
     async def style_prompt(self, style_id: str) -> str:
         """The system message that a style makes: its prompt, then its examples."""
-        async with self._client() as client:
-            body = b"".join(await self._lines(client, STYLES, {}))
+        async with self.session() as session:
+            body = await session.get(STYLES)
         try:
             styles = {style["styleId"]: style for style in json.loads(body)["styles"]}
             if style_id not in styles:
@@ -82,43 +88,70 @@ class Service:
         except (ValueError, KeyError, TypeError) as error:
             raise SourceError(f"{self._base}{STYLES} did not answer with styles.") from error
 
-    def _client(self) -> Client:
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator["Session"]:
+        """For as long as it is open, connections are kept."""
         try:
             parse_url(self._base)
-            return self._guard.client(self._base, timeout_s=TIMEOUT_S)
+            opened = self._guard.client(self._base, timeout_s=TIMEOUT_S)
         except (EngineError, ValueError) as error:
             raise SourceError(
                 f"{self._base!r} is no address of a service: {error}. Write https://lab.example."
             ) from error
+        async with opened as client:
+            yield Session(self._base, self._token, client, self._retry)
 
-    async def _lines(self, client: Client, path: str, query: dict[str, str]) -> Sequence[bytes]:
-        """The body of an answer, line by line with their ends."""
-        url = f"{self._base}{path}{'?' if query else ''}{urlencode(query)}"
+
+class Session:
+    """Requests to a service, with its token. They raise `SourceError`, and `Unreachable` if the service was away."""
+
+    def __init__(self, base: str, token: str, client: Client, retry: RetryPolicy) -> None:
+        self.base = base
+        self._token, self._client, self._retry = token, client, retry
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        return await self._asked("GET", f"{path}{'?' if query else ''}{urlencode(query or {})}", None, is_retried)
+
+    async def post(self, path: str, body: Any = None) -> bytes:
+        """Sent again only after an answer that says that nothing was done."""
+        return await self._asked("POST", path, None if body is None else json.dumps(body).encode(), _is_put_off)
+
+    async def _asked(self, method: str, target: str, body: bytes | None, may_retry: Callable[[int], bool]) -> bytes:
+        path = target.partition("?")[0]
+        headers = {"Authorization": f"Bearer {self._token}"}
+        headers |= {} if body is None else {"Content-Type": "application/json"}
         tried = 0
         while True:
             tried += 1
             try:
-                response = await client.get(url, headers={"Authorization": f"Bearer {self._token}"})
+                response = await self._client.request(method, f"{self.base}{target}", content=body, headers=headers)
             except EngineError as error:
-                raise SourceError(
-                    f"{self._base}{path} cannot be read ({error}). Check the address and that the service runs; "
+                raise Unreachable(
+                    f"{self.base}{path} cannot be read ({error}). Check the address and that the service runs; "
                     "if an answer is too large, lower --limit."
                 ) from error
-            if response.status_code == 200:
-                return response.content.splitlines(keepends=True)
+            status = response.status_code
+            if 200 <= status <= 299:
+                return response.content
             wait_s = parse_retry_after(response.headers.get("retry-after"))
-            delay_s = self._retry.delay_s(tried, wait_s, MAX_WAIT_S) if is_retried(response.status_code) else None
+            delay_s = self._retry.delay_s(tried, wait_s, MAX_WAIT_S) if may_retry(status) else None
             if delay_s is None:
-                raise SourceError(self._refused(path, response.status_code, response.text))
+                kind = Unreachable if status >= 500 else SourceError
+                raise kind(self._refused(path, status, response.text))
             await asyncio.sleep(delay_s)
 
     def _refused(self, path: str, status: int, text: str) -> str:
         advice = {
             401: "The token is not valid: set QUALITY_LAB_TOKEN to one of this tenant that has not expired.",
-            403: "The token lacks a scope: cases need export:read, styles need read.",
+            403: "The token lacks a scope: cases need export:read, styles need read, replays need read and "
+            "replays:write.",
             404: "Check --api-base: it is the address of the service, without /api.",
         }.get(status, error_message(text)[:300].replace(self._token, "…"))
-        return f"{self._base}{path} answered with status {status}. {advice}"
+        return f"{self.base}{path} answered with status {status}. {advice}"
+
+
+def _is_put_off(status: int) -> bool:
+    return status == 429
 
 
 def _moved(fault: LineFault, offset: int) -> LineFault:

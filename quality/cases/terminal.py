@@ -62,12 +62,23 @@ class Progress:
         self._is_terminal = self._stream.isatty()
 
     def step(self, *, is_error: bool) -> None:
-        self._done += 1
-        self._errors += is_error
+        self.at(self._done + 1, self._errors + is_error)
+
+    def at(self, done: int, errors: int) -> None:
+        """So many samples are there, and so many of them are errors."""
+        before, self._done, self._errors = self._done, min(done, self._total), errors
+        if self._done == before:
+            return
         told = f"{self._done} of {self._total} samples" + (f", {self._errors} errors" if self._errors else "")
+        every = max(1, self._total // LINES_IN_CI)
         if self._is_terminal:
             self._stream.write(f"\r{told}\x1b[K" + ("\n" if self._done == self._total else ""))
             self._stream.flush()
-        elif self._done == self._total or self._done % max(1, self._total // LINES_IN_CI) == 0:
+        elif self._done == self._total or self._done // every != before // every:
             self._stream.write(f"{told}\n")
             self._stream.flush()
+
+    def say(self, words: str) -> None:
+        """A line of its own."""
+        self._stream.write(f"\r\x1b[K{words}\n" if self._is_terminal else f"{words}\n")
+        self._stream.flush()
