@@ -38,7 +38,7 @@ check: lint test ## Lint, then test; .ci/run adds Redis, crashes and the oldest 
 
 crash: ## Kill and stop real workers at every step of a turn, and check what must hold
 	@bin/bootstrap
-	@exec bin/with-services $(BIN)/python -m pytest -n $${TEST_WORKERS:-auto} --dist worksteal -m crash tests/crash $(ARGS)
+	@exec bin/with-services $(BIN)/python -m pytest -n $${TEST_WORKERS:-auto} --dist worksteal -m crash tests $(ARGS)
 
 bench: ## Run the benchmarks; ARGS="ingest 20000" names one
 	@exec bin/bench $(ARGS)
