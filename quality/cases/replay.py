@@ -132,13 +132,16 @@ class Replay:
         if has_cost and any(side.endpoint.price is None for side in sides):
             raise BadBudget("A budget of money needs the price of a million tokens, of each endpoint.")
         self.budget = Budget("the run", settings.run_budget, spent=spent)
-        self._of_cases = {
-            (side.name, case.id): Budget(
-                case.id, settings.case_budget, spent=spent_of.get((side.name, case.id), NOTHING)
-            )
-            for side in sides
-            for case in cases
-        }
+        self._spent_of = spent_of
+        self._of_cases: dict[tuple[str, str], Budget] = {}
+
+    def budget_of(self, side: Side, case: Case) -> Budget:
+        """Of a case on a side; its time begins when it is first asked for."""
+        key = side.name, case.id
+        if key not in self._of_cases:
+            spent = self._spent_of.get(key, NOTHING)
+            self._of_cases[key] = Budget(case.id, self.settings.case_budget, spent=spent)
+        return self._of_cases[key]
 
     async def run(self, *, finished: Collection[Key] = ()) -> list[Attempt]:
         """All samples. What cannot be asked is an attempt that ends in an error."""
@@ -177,7 +180,7 @@ class Replay:
             }
 
     async def _attempt(self, case: Case, side: Side, index: int, client: Client) -> Attempt:
-        budgets = (self.budget, self._of_cases[side.name, case.id])
+        budgets = (self.budget, self.budget_of(side, case))
         try:
             for budget in budgets:
                 budget.check()

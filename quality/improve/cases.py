@@ -62,6 +62,7 @@ __all__ = [
     "get",
     "import_cases",
     "judge_recorded",
+    "matching",
     "merge",
     "parse_ref",
     "record_of",
@@ -123,6 +124,17 @@ def _with_links(cases: QuerySet[Case]) -> QuerySet[Case]:
 
 def find(wanted: CaseFilter, *, cursor: str | None = None, page_size: int = PAGE_SIZE) -> CasePage:
     """A page of cases in one query; raises BadCursor."""
+    rows = matching(wanted).defer(*_PAYLOAD).order_by("-number")
+    if cursor:
+        (number,) = keyset.read(cursor, keyset.number)
+        rows = rows.filter(number__lt=number)
+    found = list(rows[: page_size + 1])
+    more = len(found) > page_size
+    return CasePage(rows=found[:page_size], next=keyset.write(found[page_size - 1].number) if more else None)
+
+
+def matching(wanted: CaseFilter) -> QuerySet[Case]:
+    """All cases of a filter, in no order."""
     columns: dict[str, Any] = {
         "status__in": wanted.statuses,
         "label__in": wanted.labels,
@@ -130,16 +142,10 @@ def find(wanted: CaseFilter, *, cursor: str | None = None, page_size: int = PAGE
         "tags__contains": [wanted.tag] if wanted.tag else None,
         "proposal_id": wanted.proposal_id,
     }
-    rows = Case.objects.defer(*_PAYLOAD).order_by("-number")
-    rows = rows.filter(**{column: value for column, value in columns.items() if value})
+    rows = Case.objects.filter(**{column: value for column, value in columns.items() if value})
     if wanted.query:
         rows = rows.filter(Q(behavior__icontains=wanted.query) | Q(tool_name__icontains=wanted.query))
-    if cursor:
-        (number,) = keyset.read(cursor, keyset.number)
-        rows = rows.filter(number__lt=number)
-    found = list(rows[: page_size + 1])
-    more = len(found) > page_size
-    return CasePage(rows=found[:page_size], next=keyset.write(found[page_size - 1].number) if more else None)
+    return rows
 
 
 def versions(case: Case) -> list[CaseVersion]:
