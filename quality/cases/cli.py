@@ -2,6 +2,7 @@
 
     quality-tool-regressions --file cases.jsonl
     quality-tool-regressions --api-base https://lab.example --replay --base-url http://127.0.0.1:8000/v1 --model qwen
+    quality-tool-regressions --api-base https://lab.example --endpoint qwen
     quality-tool-regressions --file cases.jsonl --answers replies.jsonl
 
 Exit codes: 0 the gate is passed, 1 it is not, 2 the input is bad, 3 the run is incomplete.
@@ -11,10 +12,11 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -49,6 +51,7 @@ from quality.cases.report import Entry, Report, replayed, validated, verdict_of
 from quality.cases.results import CaseResult, SuiteResult, results_of
 from quality.cases.sample import Ending
 from quality.cases.selection import Selected, select
+from quality.cases.server_replay import Incomplete, ServerReplay, estimate, wanted_of
 from quality.cases.sources import Service, read_file
 from quality.cases.terminal import Progress, table
 from quality.cases.toolset import name_of
@@ -63,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = asyncio.run(Run(options).report())
     except (EngineError, BadAttempt) as error:
         sys.stderr.write(f"{PROGRAM}: {visible(str(error))}\n")
-        return int(Exit.BAD_INPUT)
-    except KeyboardInterrupt:
+        return int(Exit.INCOMPLETE if isinstance(error, Incomplete) else Exit.BAD_INPUT)
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write(f"{PROGRAM}: stopped\n")
         return int(Exit.INCOMPLETE)
     if report is None:
@@ -90,6 +93,8 @@ class Run:
     async def report(self) -> Report | None:
         """None: there was nothing to report (`--dry-run`)."""
         options = self.options
+        if options.endpoint:
+            return await self._on_service()
         selected = select(await self._cases(), options)
         if not (options.replay or options.answers):
             return self._validation(selected)
@@ -118,7 +123,8 @@ class Run:
     def _service(self) -> Service:
         token = self.options.token or os.environ.get(TOKEN, "")
         if not token:
-            raise BadInput(f"The service wants a token with the scope export:read: set {TOKEN}.")
+            scopes = "scopes read and replays:write" if self.options.endpoint else "scope export:read"
+            raise BadInput(f"The service wants a token with the {scopes}: set {TOKEN}.")
         return Service(self.options.api_base, token.strip(), guard=self._guard)
 
     def _validation(self, selected: Selected, exit_if_faulty: Exit = Exit.FAILED) -> Report:
@@ -126,6 +132,22 @@ class Run:
         entries = selected.entries + [validated(case) for case in selected.cases]
         verdict = {Exit.PASSED: "All cases are valid.", Exit.FAILED: "Not all cases are valid."}
         return self._report("validate", selected, entries, code, verdict.get(code, "The input is bad."))
+
+    # A replay that the service runs.
+
+    async def _on_service(self) -> Report | None:
+        options, wanted = self.options, wanted_of(self.options)
+        async with self._service().session() as session:
+            if options.dry_run:
+                sys.stdout.write(visible(await estimate(session, wanted)))
+                return None
+            _stopped_by(signal.SIGTERM)
+            running = await ServerReplay.start(session, wanted, is_quiet=options.quiet)
+            report = await running.report()
+            if options.out_answers:
+                with _opened(options.out_answers) as kept:
+                    kept.write((await running.answers()).decode())
+        return report
 
     # The judge.
 
@@ -459,6 +481,14 @@ def _on_attempt(progress: Progress | None, kept: TextIO | None) -> Callable[[Att
             progress.step(is_error=attempt.sample.ending is Ending.ERROR)
 
     return told
+
+
+def _stopped_by(number: int) -> None:
+    """This signal, too, lets the run put things in order before it ends."""
+    running = asyncio.current_task()
+    assert running is not None
+    with suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
 
 
 def _opened(path: Path) -> TextIO:

@@ -27,6 +27,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     )
     _add_cases(whole.add_argument_group("cases").add_argument)
     _add_replay(whole.add_argument_group("replay").add_argument)
+    _add_server(whole.add_argument_group("replay on the service").add_argument)
     _add_judge(whole.add_argument_group("a model that judges meaning").add_argument)
     _add_trial(whole.add_argument_group("what is tried").add_argument)
     _add_comparison(whole.add_argument_group("comparison").add_argument)
@@ -88,6 +89,13 @@ def _add_replay(add: Add) -> None:
     add("--answers", type=Path, metavar="FILE", help="judge these replies again; no model is asked")
 
 
+def _add_server(add: Add) -> None:
+    add("--endpoint", metavar="LABEL", help="the service replays on this endpoint of its own; no key leaves it")
+    add("--baseline-endpoint", metavar="LABEL", help="the other side of --two-sided (default: the same endpoint)")
+    add("--baseline-replay", type=_count, metavar="ID", help="compare with an earlier replay of the service")
+    add("--judge-endpoint", metavar="LABEL", help="the endpoint that judges meaning")
+
+
 def _add_judge(add: Add) -> None:
     add("--judge-base-url", metavar="URL", help="of its server; without one nothing is judged by a model")
     add("--judge-model", help="of another family than the one under test, where possible")
@@ -145,18 +153,31 @@ def _price(text: str) -> Price:
     return Price(prompt, completion)
 
 
+# What the service does not take: it has endpoints, prices and keys of its own, and reads no files of the caller.
+NOT_ON_THE_SERVICE: Final = (
+    "file", "status", "no_trailer", "limit", "tools", "skip_unsupported", "include_archived",
+    "base_url", "model", "api_key_env", "temperature", "max_tokens", "parameters", "timeout", "price",
+    "live", "live_tools", "secret", "cache", "resume", "answers", "system_prompt", "toolset",
+    "judge_base_url", "judge_model", "judge_api_key_env",
+    "baseline", "baseline_base_url", "baseline_model", "baseline_api_key_env", "strict", "quarantine",
+)  # fmt: skip
+
+
 def check_options(options: argparse.Namespace) -> None:
     """What the parser cannot say."""
+    _check_server(options)
     faults = {
         "Name the cases: --file FILE, or --api-base URL.": (options.file is None) == (options.api_base is None),
-        "--replay needs --base-url and --model.": options.replay and not (options.base_url and options.model),
+        "--replay needs --base-url and --model.": options.replay
+        and not (options.endpoint or (options.base_url and options.model)),
         "--replay asks a model and --answers does not: take one of them.": options.replay and options.answers,
-        "--dry-run shows what --replay would send: add --replay.": options.dry_run and not options.replay,
+        "--dry-run shows what --replay would send: add --replay.": options.dry_run
+        and not (options.replay or options.endpoint),
         "--resume goes on with the file of --out-answers: name it.": options.resume and not options.out_answers,
         "--style is read from the service: add --api-base.": options.style and not options.api_base,
         "--style and --system-prompt are two prompts: take one of them.": options.style and options.system_prompt,
         "--baseline and --two-sided are two baselines: take one of them.": options.baseline and options.two_sided,
-        "--two-sided asks two models: add --replay.": options.two_sided and not options.replay,
+        "--two-sided asks two models: add --replay.": options.two_sided and not (options.replay or options.endpoint),
         "--baseline compares samples: add --replay or --answers.": options.baseline
         and not (options.replay or options.answers),
         "--on-miss live needs --live FILE and --live-tools A,B.": options.on_miss is OnMiss.LIVE
@@ -174,3 +195,32 @@ def check_options(options: argparse.Namespace) -> None:
     for fault, holds in faults.items():
         if holds:
             raise BadInput(fault)
+
+
+def _check_server(options: argparse.Namespace) -> None:
+    if options.endpoint is None:
+        for name in ("baseline_endpoint", "baseline_replay", "judge_endpoint"):
+            if getattr(options, name) is not None:
+                raise BadInput(f"{_spelled(name)} is for a replay on the service: add --endpoint LABEL.")
+        return
+    if options.api_base is None:
+        raise BadInput("--endpoint names an endpoint of a service: add --api-base URL.")
+    usual = parser(None)
+    taken = [name for name in NOT_ON_THE_SERVICE if getattr(options, name) != usual.get_default(name)]
+    if taken:
+        raise BadInput(
+            f"{', '.join(map(_spelled, taken))}: not with --endpoint. The service replays its own active cases (and "
+            "those of --case) on its own endpoints: leave this out, or replay from here with --base-url and --model."
+        )
+    if options.on_miss is OnMiss.LIVE:
+        raise BadInput("--on-miss live calls tools from here: not with --endpoint.")
+    if len(options.tag) > 1:
+        raise BadInput("--tag may be given once with --endpoint. Name the cases with --case instead.")
+    if options.tag and options.case:
+        raise BadInput("--case and --tag are two choices with --endpoint: take one of them.")
+    if options.baseline_replay and (options.two_sided or options.baseline_endpoint):
+        raise BadInput("--baseline-replay and a baseline side are two baselines: take one of them.")
+
+
+def _spelled(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

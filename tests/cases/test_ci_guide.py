@@ -35,7 +35,7 @@ def test_the_commands_are_read() -> None:
     text = re.search(r"```sh\npip install.*?```", GUIDE, re.DOTALL)
     assert text
     commands = re.findall(r"^quality-tool-regressions (.*)$", text[0].replace("\\\n", " "), re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         options = parser("").parse_args(command.partition("#")[0].split())
         assert isinstance(options, argparse.Namespace)
