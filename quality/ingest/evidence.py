@@ -7,6 +7,8 @@ from typing import Any
 from quality.ingest.jsontext import MAX_DEPTH, JsonError, Node, dump, escape_surrogates, parse, storable
 from quality.ingest.records import MAX_NAME_CHARS, MAX_TOOLS, RecordError
 
+TEXT_PARTS = ("text", "input_text", "output_text")
+
 
 def args_from_text(text: str) -> tuple[str, tuple[str, ...]]:
     """Arguments that came as text (JSON text and warnings). What is not JSON is kept as a JSON string."""
@@ -67,7 +69,8 @@ def suspicions(value: Any) -> tuple[str, ...]:
 def joined_text(content: Any) -> str | None:
     """The text of content parts that are all text; None if some are not."""
     if isinstance(content, list) and all(
-        isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str) for part in content
+        isinstance(part, dict) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str)
+        for part in content
     ):
         return "".join(part["text"] for part in content)
     return None

@@ -33,7 +33,7 @@ def offered_tools(tools: str) -> tuple[OfferedTool, ...]:
         if isinstance(definition, dict):
             inner = definition.get("function", definition.get("custom", definition))
             if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-                parameters = inner.get("parameters")
+                parameters = inner.get("parameters", inner.get("input_schema"))
                 found.append(
                     OfferedTool(
                         name=inner["name"],

@@ -271,7 +271,7 @@ def test_a_broken_chat_is_refused_by_field_and_loses_only_itself(item, code, pat
 
 
 def test_many_open_chats_are_let_out_and_still_told_once(monkeypatch):
-    monkeypatch.setattr("quality.ingest.formats.openai_chat._MAX_HELD_BYTES", 2_000)
+    monkeypatch.setattr("quality.ingest.logs.MAX_HELD_BYTES", 2_000)
     starts = [pair([SYSTEM, {"role": "user", "content": str(n)}], asks(call("a")), n) for n in range(30)]
     ends = [
         pair([*start["request"]["messages"], asks(call("a")), answers("sent", "a")], says("Sent."), 100 + n)

@@ -13,7 +13,7 @@ To add one, copy a neighbour and enter it here.
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from quality.ingest.formats import neutral, openai_chat
+from quality.ingest.formats import anthropic_messages, neutral, openai_chat, openai_responses, vercel_ui
 from quality.ingest.items import Checked, Parsed
 from quality.ingest.jsontext import Node
 from quality.ingest.reader import ItemError
@@ -28,7 +28,15 @@ class Format(Protocol):
     def read(self, items: Iterable[Checked | ItemError]) -> Iterator[Parsed | ItemError]: ...
 
 
-FORMATS: dict[str, Format] = {module.NAME: module for module in (neutral, openai_chat)}
+_MODULES = (
+    neutral,
+    openai_chat,
+    openai_responses,
+    anthropic_messages,
+    vercel_ui,
+)
+
+FORMATS: dict[str, Format] = {module.NAME: module for module in _MODULES}
 
 
 def recognise(root: Node) -> Format | None:
