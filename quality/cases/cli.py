@@ -26,7 +26,6 @@ from typing import Any, TextIO
 
 from engine.errors import EngineError
 from engine.net import Guard, Policy
-from engine.providers.protocol import Usage
 from engine.redaction import Redactor
 from engine.strict_json import JsonError, read_json
 from engine.tools import ToolContext
@@ -47,7 +46,16 @@ from quality.cases.options import PROGRAM, TOKEN, BadInput, check_options, parse
 from quality.cases.record import Case, CaseFile
 from quality.cases.replay import Endpoint, Live, Replay, Settings, Side, plan_of
 from quality.cases.reply_cache import ReplyCache
-from quality.cases.report import Entry, Report, replayed, validated, verdict_of
+from quality.cases.report import (
+    Entry,
+    Report,
+    notices_of_comparison,
+    notices_of_sides,
+    replayed,
+    told_side,
+    validated,
+    verdict_of,
+)
 from quality.cases.results import CaseResult, SuiteResult, results_of
 from quality.cases.sample import Ending
 from quality.cases.selection import Selected, select
@@ -278,7 +286,7 @@ class Run:
                 before = {each.case.id: Counts(each.case.version, *each.counts) for each in judged[BASELINE]}
                 if not options.no_confirm:
                     fresh = await self._confirm(replay, sides, before, judged[CANDIDATE])
-        selected.notices += _notices(judged)
+        selected.notices += notices_of_sides(judged[CANDIDATE], judged.get(BASELINE))
         if fresh:
             used = f"{replay.budget.num_calls} requests and {replay.budget.usage.total_tokens:,} tokens"
             selected.notices.append(f"Suspects run again with fresh samples: {', '.join(fresh)}. With them: {used}.")
@@ -397,16 +405,13 @@ class Run:
         entries = selected.entries + [
             replayed(each, gate, compared.get(each.case.id), others.get(each.case.id)) for each in judged[CANDIDATE]
         ]
-        if comparison and comparison.warning:
-            selected.notices.append(comparison.warning)
         if comparison:
-            gone = [each.case for each in comparison.cases if each.after is None]
-            selected.notices += [f"Not in this run, though in the baseline: {', '.join(gone)}."] if gone else []
+            selected.notices += notices_of_comparison(comparison)
         if self._judge:
             selected.notices += self._judge.faults
             if self._judge.model in {side.endpoint.model for side in sides.values()}:
                 selected.notices.append(f"{self._judge.model} judges what it said itself: take another model as judge.")
-        told = [_told(name, sides.get(name), results) for name, results in judged.items()]
+        told = [told_side(name, results, sides.get(name)) for name, results in judged.items()]
         verdict = verdict_of(gate, comparison, suite)
         return self._report(mode, selected, entries, gate.exit, verdict, gate=gate, sides=told, comparison=comparison)
 
@@ -438,29 +443,6 @@ class Run:
             comparison=comparison,
             judge=self._judge.as_dict() if self._judge else None,
         )
-
-
-def _told(name: str, side: Side | None, results: Sequence[CaseResult]) -> dict[str, Any]:
-    """One side in the report. Stored answers have no endpoint."""
-    summary, endpoint = SuiteResult(results=results).summary(), side and side.endpoint
-    used = Usage(summary["promptTokens"], summary["completionTokens"])
-    return {
-        "name": name,
-        "model": endpoint and endpoint.model,
-        "baseUrl": endpoint and endpoint.base_url,
-        "cost": endpoint.price.of(used) if endpoint and endpoint.price else None,
-        **summary,
-    }
-
-
-def _notices(judged: Mapping[str, Sequence[CaseResult]]) -> list[str]:
-    prints = {name: set(SuiteResult(results=results).summary()["fingerprints"]) for name, results in judged.items()}
-    found = []
-    if len(prints) == 2 and prints[CANDIDATE] != prints[BASELINE]:
-        found.append("The servers' system fingerprints differ between the sides.")
-    if drifted := [each.case.id for each in judged[CANDIDATE] if each.drifted]:
-        found.append(f"Passed on results that were recorded for other calls: {', '.join(drifted)}.")
-    return found
 
 
 def _baseline(path: Path | None) -> dict[str, Counts] | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from quality.cases.comparison import Comparison
+from quality.cases.comparison import Compared, Comparison
+from quality.cases.confirm import ROUNDS
 from quality.cases.results import CaseResult, Standing, SuiteResult
 
 MAX_NAMED = 10
@@ -39,11 +40,13 @@ class Gate:
 def gate_of(suite: SuiteResult, comparison: Comparison | None = None, *, strict: bool = False) -> Gate:
     """`strict`: a case that got worse fails the gate even where chance could have done it."""
     failing, undecided = _ids(suite.standing(Standing.FAILED)), _ids(suite.standing(Standing.UNDECIDED))
-    missing = (f"{_named(undecided)} could not be decided: samples are missing.",) if undecided else ()
+    missing = [f"{_named(undecided)} could not be decided: samples are missing."] if undecided else []
     if comparison is None:
         failed = (f"{_named(failing)} failed.",) if failing else ()
-        return Gate(failed, missing, frozenset(failing), frozenset(undecided))
+        return Gate(failed, tuple(missing), frozenset(failing), frozenset(undecided))
     gated = {each.case.id for each in suite.gated}
+    if unsure := [each.case for each in comparison.cases if each.case in gated and _lacks_fresh(each)]:
+        missing.append(f"{_named(unsure)} got worse, and fresh samples that would confirm it are missing.")
     confirmed = [each.case for each in comparison.confirmed]
     must = _ids(each for each in suite.standing(Standing.FAILED) if each.is_must)
     suspected = [each.case for each in comparison.cases if strict and each.suspect and each.case in gated]
@@ -56,7 +59,12 @@ def gate_of(suite: SuiteResult, comparison: Comparison | None = None, *, strict:
             f"(McNemar p = {comparison.p:.3g})."
         )
     red = frozenset([*confirmed, *must, *suspected])
-    return Gate(tuple(filter(None, reasons)), missing, red, frozenset(undecided))
+    return Gate(tuple(filter(None, reasons)), tuple(missing), red, frozenset([*undecided, *unsure]))
+
+
+def _lacks_fresh(each: Compared) -> bool:
+    """It was run again, nothing is confirmed, and too few of the fresh samples could be judged to say so."""
+    return each.fresh is not None and not each.confirmed and min(judged for _, judged in each.fresh) < ROUNDS[0]
 
 
 def _ids(results: Iterable[CaseResult]) -> list[str]:

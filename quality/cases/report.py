@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from engine.providers.protocol import Usage
 from engine.text import well_formed
 from quality.cases.comparison import Compared, Comparison
 from quality.cases.explain import describe, explain, place_of, quote
 from quality.cases.gate import Exit, Gate
 from quality.cases.record import Case, LineFault
+from quality.cases.replay import Side
 from quality.cases.results import CaseResult, Judged, Standing, SuiteResult, tags_of
 from quality.cases.sample import Reason, Verdict
 from quality.cases.values import jsonable, plain
@@ -277,6 +279,39 @@ def _sample(each: Judged) -> dict[str, Any]:
         "latenciesMs": attempt.latencies_ms,
         "requestSha256": attempt.request_sha256,
     }
+
+
+def told_side(name: str, results: Sequence[CaseResult], side: Side | None = None) -> dict[str, Any]:
+    """One side in a report. Stored answers have no endpoint."""
+    summary, endpoint = SuiteResult(results=results).summary(), side and side.endpoint
+    used = Usage(summary["promptTokens"], summary["completionTokens"])
+    return {
+        "name": name,
+        "model": endpoint and endpoint.model,
+        "baseUrl": endpoint and endpoint.base_url,
+        "cost": endpoint.price.of(used) if endpoint and endpoint.price else None,
+        **summary,
+    }
+
+
+def notices_of_sides(candidate: Sequence[CaseResult], baseline: Sequence[CaseResult] | None = None) -> list[str]:
+    """What a reader of the counts should know."""
+    found = []
+    if baseline is not None and _fingerprints(candidate) != _fingerprints(baseline):
+        found.append("The servers' system fingerprints differ between the sides.")
+    if drifted := [each.case.id for each in candidate if each.drifted]:
+        found.append(f"Passed on results that were recorded for other calls: {', '.join(drifted)}.")
+    return found
+
+
+def notices_of_comparison(comparison: Comparison) -> list[str]:
+    gone = [each.case for each in comparison.cases if each.after is None]
+    found = [comparison.warning] if comparison.warning else []
+    return found + ([f"Not in this run, though in the baseline: {', '.join(gone)}."] if gone else [])
+
+
+def _fingerprints(results: Sequence[CaseResult]) -> set[str]:
+    return {found for each in results for judged in each.samples for found in judged.attempt.fingerprints}
 
 
 def verdict_of(gate: Gate, comparison: Comparison | None, suite: SuiteResult) -> str:
