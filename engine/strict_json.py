@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from engine.errors import EngineError
@@ -25,18 +27,13 @@ class JsonError(EngineError):
         self.code = code
 
 
-def read_json(text: str) -> Any:
-    """The value of a JSON text; raises `JsonError`. One byte order mark in front is no part of it."""
+def read_json(text: str, *, exact: bool = False) -> Any:
+    """The value of a JSON text; raises `JsonError`. One byte order mark in front is no part of it. `exact`: fractions
+    are the `Decimal` that was written, refused by the same rules."""
     text = text.removeprefix("\ufeff")
     _check_depth(text)
     try:
-        return json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_read_float,
-            parse_int=_read_int,
-            object_pairs_hook=_read_object,
-        )
+        return (_EXACT if exact else _DECODER).decode(text)
     except json.JSONDecodeError as exc:
         raise JsonError("malformed_json", f"{exc.msg} at character {exc.pos}") from exc
 
@@ -74,6 +71,11 @@ def _read_float(text: str) -> float:
     return value
 
 
+def _read_decimal(text: str) -> Decimal:
+    _read_float(text)
+    return Decimal(text)
+
+
 def _read_int(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
         raise JsonError("number_out_of_range", f"an integer of more than {MAX_DIGITS} digits")
@@ -89,3 +91,12 @@ def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise JsonError("duplicate_key", f"key {key[:100]!r} stands twice in one object")
             seen.add(key)
     return result
+
+
+def _decoder(read_fraction: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_constant=_refuse_constant, parse_float=read_fraction, parse_int=_read_int, object_pairs_hook=_read_object
+    )
+
+
+_DECODER, _EXACT = _decoder(_read_float), _decoder(_read_decimal)

@@ -22,7 +22,6 @@ MAX_SCENARIOS: Final = 512
 _CERTAIN: Final = (True,)
 _POSSIBLE: Final = (True, None)
 _CLOSED: Final = (Mode.EXACT, Mode.ANY_ORDER, Mode.FIRST, Mode.ONLY)  # a call that is no step fails
-_ORDERED: Final = (Mode.EXACT, Mode.IN_ORDER)
 _OPEN_CODES: Final = ("check_timeout", "not_judged", "no_now")
 
 type Pairs = tuple[tuple[Step, int], ...]
@@ -60,6 +59,8 @@ def _judge_steps(mode: Mode, steps: tuple[Step, ...], sitting: Sitting) -> Findi
         for attempt in attempts:
             if attempt.holds:
                 return _held(mode, steps, attempt, accepted, sitting)
+        if not sitting.has_doubts:
+            break  # nothing is possible that is not certain
     best = max(attempts, key=lambda attempt: len(attempt.pairs))  # the first of equals
     reasons = _reasons(mode, steps, best, sitting)
     can_mend = any(attempt.can_mend for attempt in attempts) or _may_turn(steps, best.scenario)
@@ -119,6 +120,9 @@ def _scenarios(steps: tuple[Step, ...], sitting: Sitting, accepted: Accepted) ->
 
 
 def _all_scenarios(steps: tuple[Step, ...], sitting: Sitting, accepted: Accepted) -> Iterator[_Scenario]:
+    if all(step.when is None and step.group is None for step in steps):
+        yield _Scenario(steps, {}, {}, accepted)
+        return
     looked_at = sorted({step.when.result for step in steps if step.when})
     choices = [_candidates(number, steps, sitting, accepted) for number in looked_at]
     for chosen in product(*choices):
@@ -173,7 +177,8 @@ def _cycles(group: int, active: tuple[Step, ...], sitting: Sitting, accepted: Ac
 
 @dataclass(slots=True)
 class _Attempt:
-    """`pairs` are as many as can be; `holds` says whether that is what the mode asks. `can_mend`: more calls could."""
+    """`pairs` are those of a walk where the mode keeps an order and it is kept, else as many as can be without order:
+    they tell why. `holds` says whether that is what the mode asks. `can_mend`: more calls could."""
 
     scenario: _Scenario
     pairs: Pairs = ()
@@ -181,13 +186,10 @@ class _Attempt:
     can_mend: bool = False
     too_often: list[tuple[Step, int]] = field(default_factory=list)
 
-    def keep(self, in_order: Pairs | None) -> None:
-        """The pairs of a walk; without one the mode is not met, and the pairs without order tell why."""
-        self.holds = in_order is not None
-        self.pairs = self.pairs if in_order is None else in_order
-
 
 def _attempt(mode: Mode, scenario: _Scenario, sitting: Sitting) -> _Attempt:
+    if mode is Mode.EXACT:
+        return _in_exact_order(scenario, sitting)
     num_calls = len(sitting.readings)
     met, pairs = _pair(mode, scenario.active, range(num_calls), scenario, sitting)
     all_calls = len(pairs) == num_calls
@@ -196,13 +198,20 @@ def _attempt(mode: Mode, scenario: _Scenario, sitting: Sitting) -> _Attempt:
     if mode not in _CLOSED:
         attempt.too_often = _too_often(scenario, range(num_calls), sitting)
     attempt.holds = met and (all_calls or mode not in _CLOSED) and not attempt.too_often
-    if mode is Mode.EXACT:
-        walk = _Walk(scenario, sitting)
-        attempt.keep(walk.exactly())
-        attempt.can_mend = walk.may_go_on
-    elif mode is Mode.IN_ORDER and attempt.holds:
-        attempt.keep(_Walk(scenario, sitting).among_others())
+    if mode is Mode.IN_ORDER and attempt.holds:
+        in_order = _Walk(scenario, sitting).among_others()
+        attempt.holds = in_order is not None
+        attempt.pairs = pairs if in_order is None else in_order
     return attempt
+
+
+def _in_exact_order(scenario: _Scenario, sitting: Sitting) -> _Attempt:
+    walk = _Walk(scenario, sitting)
+    pairs = walk.exactly()
+    if pairs is not None:
+        return _Attempt(scenario, pairs, holds=True, can_mend=walk.may_go_on)
+    _, pairs = _pair(Mode.EXACT, scenario.active, range(walk.num_calls), scenario, sitting)
+    return _Attempt(scenario, pairs, can_mend=walk.may_go_on)
 
 
 def _pair(mode: Mode, steps: Sequence[Step], calls: range, scenario: _Scenario, sitting: Sitting) -> tuple[bool, Pairs]:
@@ -261,8 +270,9 @@ class _Walk:
         end = self.num_calls
         pairs: Pairs = ()
         for block, ends in zip(reversed(self.blocks), reversed(came_from), strict=False):
-            pairs = self._take(block, range(ends[end], end))[1] + pairs
-            end = ends[end]
+            part = range(ends[end], end)
+            taken = tuple((block[0], call) for call in part) if len(block) == 1 else self._take(block, part)[1]
+            pairs, end = taken + pairs, part.start
         return pairs
 
     def _ends(self, block: list[Step], start: int) -> Iterator[int]:

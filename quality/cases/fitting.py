@@ -21,7 +21,7 @@ class Fit:
 
 
 class Sitting:
-    """The calls of one sample, read; and what fits what."""
+    """The calls of one sample, read; and what fits what. `has_doubts`: some answer was that it cannot be told."""
 
     def __init__(self, sample: Sample, tools: Toolset, scope: Scope, *, most: int) -> None:
         self.sample = sample
@@ -33,6 +33,7 @@ class Sitting:
                 if len(self.readings) < most:
                     number = len(self.readings)
                     self.readings.append(tools.reading(call, number=number, cycle=cycle, index=index))
+        self.has_doubts = False
         self._fits: dict[tuple[int, int], Fit] = {}
 
     def cycle_of(self, call: int) -> int:
@@ -41,10 +42,12 @@ class Sitting:
     def fit(self, step: Step, call: int) -> Fit:
         """A step of several shapes is fitted by the best of them."""
         key = (id(step), call)
-        if key not in self._fits:
+        found = self._fits.get(key)
+        if found is None:
             fits = [self._fit(shape, self.readings[call]) for shape in step.shapes]
-            self._fits[key] = min(fits, key=_distance)
-        return self._fits[key]
+            found = self._fits[key] = fits[0] if len(fits) == 1 else min(fits, key=_distance)
+            self.has_doubts |= found.match.ok is None
+        return found
 
     def _fit(self, shape: CallShape, reading: Reading) -> Fit:
         if not shape.tool.fits(reading.call.name):
@@ -108,7 +111,9 @@ class Sitting:
         """Is the condition met, if the earlier step was this call?"""
         if call is None or self.readings[call].call.served is None:
             return False
-        return when.matcher.match(self.served(call, when.pointer), self.scope).ok
+        holds = when.matcher.match(self.served(call, when.pointer), self.scope).ok
+        self.has_doubts |= holds is None
+        return holds
 
     def results(
         self, pairs: tuple[tuple[int, int], ...], step: int | None, tool: str | None, pointer: str

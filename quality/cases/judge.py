@@ -20,7 +20,7 @@ from quality.cases.schema import ExpectationError, parse
 from quality.cases.toolset import Toolset
 from quality.cases.values import key_of
 
-__all__ = ["Ask", "CaseCheck", "Question", "judge", "judge_case", "judge_recorded"]
+__all__ = ["Ask", "CaseCheck", "CaseJudge", "Question", "judge", "judge_case", "judge_recorded"]
 
 _QUESTION_MARKS: Final = "?？؟\u037e"
 MAX_CALLS: Final = 200  # of a sample that are looked at; a turn makes 32 at most
@@ -44,16 +44,42 @@ def judge(
                 Reason(code="bad_expectation", path=fault.path, got=fault.message) for fault in error.faults[:20]
             ),
         )
-    scope = Scope(now=_moment(now), null_is_absent=parsed.null_is_absent)
-    if parsed.first_cycle_only:
-        reply = None if any(sample.cycles[:1]) else sample.reply
-        sample = replace(sample, cycles=sample.cycles[:1], reply=reply)
-    toolset = Toolset.read(tools)
-    judgement = _Judge(parsed, sample, toolset, scope).judgement()
-    if ask is not None and _only_waits_for_a_model(judgement):
-        asking = replace(scope, ask=_remembering(ask))
-        judgement = _Judge(parsed, sample, toolset, asking).judgement()
-    return judgement
+    return CaseJudge(parsed, tools=tools, now=now, ask=ask).judge(sample)
+
+
+class CaseJudge:
+    """Judges the samples of one case. Those that are alike are judged once: asked the same, a model often answers the
+    same. Where a model judges, each sample is put to it, as its votes may differ."""
+
+    def __init__(
+        self, expectation: Expectation, *, tools: Any = None, now: datetime | str | None = None, ask: Ask | None = None
+    ) -> None:
+        self._expectation = expectation
+        self._tools = Toolset.read(tools)
+        self._scope = Scope(now=_moment(now), null_is_absent=expectation.null_is_absent)
+        self._ask = ask
+        self._known: dict[Sample, Judgement] = {}
+
+    def judge(self, sample: Sample) -> Judgement:
+        if self._expectation.first_cycle_only:
+            reply = None if any(sample.cycles[:1]) else sample.reply
+            sample = replace(sample, cycles=sample.cycles[:1], reply=reply)
+        try:
+            known = self._known.get(sample)
+        except TypeError:  # arguments that are no text
+            return self._judged(sample)
+        if known is None:
+            known = self._judged(sample)
+            if self._ask is None:
+                self._known[sample] = known
+        return known
+
+    def _judged(self, sample: Sample) -> Judgement:
+        judgement = _Judge(self._expectation, sample, self._tools, self._scope).judgement()
+        if self._ask is not None and _only_waits_for_a_model(judgement):
+            asking = replace(self._scope, ask=_remembering(self._ask))
+            judgement = _Judge(self._expectation, sample, self._tools, asking).judgement()
+        return judgement
 
 
 def _moment(now: datetime | str | None) -> datetime | None:

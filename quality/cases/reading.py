@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -56,6 +57,7 @@ def _words(error: Exception) -> str:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
+@lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     """RE2 never backtracks: no pattern and no text can make it hang."""
     options = re2.Options()

@@ -9,11 +9,13 @@ from functools import cache
 from typing import Any
 
 import jsonschema
+from referencing import Registry as References
+from referencing.jsonschema import DRAFT202012
 
 from quality.cases.expectation import Expectation
 from quality.cases.published import CASE_SCHEMA, END_SCHEMA
 from quality.cases.sample import Call
-from quality.cases.schema import ExpectationError, check, parse
+from quality.cases.schema import EXPECTATION_SCHEMA, ExpectationError, examine, parse
 from quality.cases.toolset import Toolset
 from quality.cases.values import plain, pointer_to
 
@@ -113,7 +115,8 @@ def read_cases(lines: Iterable[bytes], *, require_trailer: bool = False) -> Case
 def read_stored(text: str, line: int) -> Case:
     """A record that was checked before it was stored: read ten times as fast. Raises ValueError where it is none."""
     try:
-        return _case(_value(text), line)
+        record = _value(text)
+        return _case(record, line, parse(record["expected"]["expectation"]))
     except (KeyError, TypeError, AttributeError, RecursionError, ExpectationError) as error:
         raise ValueError(f"no record of a case: {type(error).__name__}: {error}") from error
 
@@ -160,13 +163,13 @@ def _no_end(number: int, count: int, required: bool, found: CaseFile) -> None:
 
 
 def _add(record: Any, number: int, found: CaseFile) -> None:
-    faults = _faults(record, number)
+    expectation, faults = _examined(record, number)
     found.faults += faults[:MAX_FAULTS]
-    if not faults:
-        found.cases.append(_case(record, number))
+    if expectation is not None and not faults:
+        found.cases.append(_case(record, number, expectation))
 
 
-def _case(record: Mapping[str, Any], number: int) -> Case:
+def _case(record: Mapping[str, Any], number: int, expectation: Expectation) -> Case:
     given, expected = record["input"], record["expected"]
     return Case(
         line=number,
@@ -181,15 +184,15 @@ def _case(record: Mapping[str, Any], number: int) -> Case:
         now=given.get("now"),
         observed=record["observed"] or {},
         behavior=expected["behavior"],
-        expectation=parse(expected["expectation"]),
+        expectation=expectation,
         context=record.get("context") or {},
         stubs=tuple(record.get("stubs") or ()),
         record=record,
     )
 
 
-def _faults(record: Any, number: int) -> list[LineFault]:
-    """What is wrong with a record, by the published schema and beyond it."""
+def _examined(record: Any, number: int) -> tuple[Expectation | None, list[LineFault]]:
+    """The expectation of a record, and what is wrong with the whole by the published schema and beyond it."""
     members = record if isinstance(record, dict) else {}
     case, tool = members.get("id"), members.get("toolName")
     named = {"case": case if isinstance(case, str) else None, "tool": tool if isinstance(tool, str) else None}
@@ -198,26 +201,25 @@ def _faults(record: Any, number: int) -> list[LineFault]:
         return LineFault(line=number, code=code, path=path, message=message, **named)
 
     if not isinstance(record, dict):
-        return [fault("wrong_type", "", "a record must be a JSON object")]
+        return None, [fault("wrong_type", "", "a record must be a JSON object")]
     if record.get("recordType") != CASE:
         told = str(record.get("recordType"))[:80]
-        return [fault("wrong_record", "/recordType", f"{told!r} is no record of a case; expected {CASE!r}")]
+        return None, [fault("wrong_record", "/recordType", f"{told!r} is no record of a case; expected {CASE!r}")]
     found = [
         fault("schema", pointer_to(*error.absolute_path), _told(error))
         for error in _validator("case").iter_errors(plain({**record, "expected": _without_expectation(record)}))
     ]
     given, expected = record.get("input"), record.get("expected")
     tools = given.get("tools") if isinstance(given, dict) else None
+    expectation = None
     if isinstance(expected, dict) and "expectation" in expected:
-        found += [
-            fault(each.code, f"/expected/expectation{each.path}", each.message)
-            for each in check(expected["expectation"], tools)
-        ]
+        expectation, faults = examine(expected["expectation"], tools)
+        found += [fault(each.code, f"/expected/expectation{each.path}", each.message) for each in faults]
     if isinstance(given, dict) and named["tool"] and not isinstance(given.get("args"), dict | str | None):
         found.append(fault("bad_args", "/input/args", "the arguments of a call are an object, or text that was none"))
     if named["tool"] is None and members.get("label") not in ("missing_tool", "good_reply", None):
         found.append(fault("no_tool", "/toolName", "a case about a call needs the name of its tool"))
-    return found + _observed_faults(record.get("observed"), fault)
+    return expectation, found + _observed_faults(record.get("observed"), fault)
 
 
 def _observed_faults(observed: Any, fault: Any) -> list[LineFault]:
@@ -242,4 +244,6 @@ def _told(error: jsonschema.ValidationError) -> str:
 
 @cache
 def _validator(which: str) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(CASE_SCHEMA if which == "case" else END_SCHEMA)
+    """That of the case refers to the expectation's by its id; found in a registry, it is not searched for each time."""
+    known = References().with_resource(EXPECTATION_SCHEMA["$id"], DRAFT202012.create_resource(EXPECTATION_SCHEMA))
+    return jsonschema.Draft202012Validator(CASE_SCHEMA if which == "case" else END_SCHEMA, registry=known)

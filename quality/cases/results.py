@@ -11,7 +11,7 @@ from statistics import quantiles
 from typing import Any, Final
 
 from quality.cases.attempt import Attempt
-from quality.cases.judge import Ask, judge
+from quality.cases.judge import Ask, CaseJudge
 from quality.cases.record import Case
 from quality.cases.sample import Judgement, Verdict
 from quality.cases.statistics import (
@@ -25,6 +25,7 @@ from quality.cases.statistics import (
     wilson,
 )
 from quality.cases.stubs import Source
+from quality.cases.toolset import Toolset
 
 MUST: Final = "must"  # tag of cases that have to pass, whatever the statistics say
 QUARANTINE: Final = "quarantine"  # tag of cases that are run and not gated
@@ -136,10 +137,12 @@ def results_of(
     for attempt in attempts:
         by_case.setdefault(attempt.case, []).append(attempt)
     found = []
+    offered = None if tools is None else Toolset.read(tools)
     for case in cases:
-        offered = case.tools if tools is None else tools
+        toolset = case.toolset if offered is None else offered
+        judge = CaseJudge(case.expectation, tools=toolset, now=case.now, ask=ask)
         samples = tuple(
-            Judged(attempt, judge(case.expectation, attempt.sample, tools=offered, now=case.now, ask=ask))
+            Judged(attempt, judge.judge(attempt.sample))
             for attempt in sorted(by_case.get(case.id, ()), key=lambda attempt: attempt.index)
         )
         is_quarantined = case.id in quarantined or QUARANTINE in tags_of(case)

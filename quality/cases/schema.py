@@ -30,7 +30,7 @@ from quality.cases.toolset import Toolset
 from quality.cases.values import ABSENT, exact, is_number, plain, pointer_to, read_exact, steps_of
 from quality.cases.wording import MATCHER, POINTER, TEXT, TRUE, WHOLE, Schema, array_of, object_of, range_of
 
-__all__ = ["EXPECTATION_SCHEMA", "ExpectationError", "Fault", "advise", "check", "parse"]
+__all__ = ["EXPECTATION_SCHEMA", "ExpectationError", "Fault", "advise", "check", "examine", "parse"]
 
 VERSION: Final = 1
 MAX_STEPS = 50
@@ -63,10 +63,15 @@ def parse(expectation: Any) -> Expectation:
 def check(expectation: Any, tools: Any = None) -> list[Fault]:
     """Everything that is wrong with an expectation, each fault with its place; with `tools` also what these make
     impossible. Never raises."""
+    return examine(expectation, tools)[1]
+
+
+def examine(expectation: Any, tools: Any = None) -> tuple[Expectation | None, list[Fault]]:
+    """`check` and `parse` at once: the values that could be read, and what is wrong. Never raises."""
     parsed, faults = _read(expectation)
     if parsed is not None and not faults:
         faults = _against_tools(parsed, Toolset.read(tools))
-    return faults
+    return parsed, faults
 
 
 def advise(expectation: Any, tools: Any = None) -> list[Fault]:

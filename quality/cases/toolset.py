@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from engine import schema as json_schema
 from engine.errors import ToolError
-from engine.strict_json import JsonError, read_arguments, read_json
+from engine.strict_json import JsonError, read_json
 from quality.cases.sample import Call, CallValidity
 from quality.cases.values import exact, plain, read_exact
 
@@ -19,12 +19,59 @@ def name_of(tool: str) -> str:
     return tool.replace(".", "_")
 
 
+@dataclass(frozen=True)
+class Tool:
+    """One tool. What is asked of it for each call is worked out once."""
+
+    name: str
+    parameters: Mapping[str, Any] | None
+
+    @cached_property
+    def declared(self) -> frozenset[str] | None:
+        """The arguments that it takes; None where it takes any."""
+        try:
+            return json_schema.declared_names(self.parameters) if self.parameters else None
+        except (TypeError, RecursionError):
+            return None
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """Arguments with the default that the schema declares for them."""
+        properties = (self.parameters or {}).get("properties")
+        found = {}
+        for name, schema in properties.items() if isinstance(properties, Mapping) else ():
+            if isinstance(schema, Mapping) and "default" in schema:
+                try:
+                    found[name] = exact(schema["default"])
+                except JsonError:
+                    continue
+        return found
+
+    @cached_property
+    def _schema(self) -> json_schema.ArgumentSchema | None:
+        """None where there is no schema that can be used."""
+        try:
+            return None if self.parameters is None else json_schema.compiled(self.parameters)
+        except (ToolError, TypeError, RecursionError):
+            return None
+
+    def fault(self, arguments: Mapping[str, Any]) -> json_schema.Fault | None:
+        """The most telling fault of arguments against the schema, by JSON pointer; None where there is none, or no
+        schema that can be used."""
+        if self._schema is None:
+            return None
+        try:
+            found = self._schema.fault(plain(arguments))
+        except (TypeError, RecursionError):
+            return None
+        return found and json_schema.Fault(_pointer(found.path), found.reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Toolset:
     """Tools by their compared name. Without any, nothing is known: each name and all arguments count as valid."""
 
-    schemas: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    spelled: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
 
     @classmethod
     def read(cls, tools: Any) -> "Toolset":
@@ -38,61 +85,39 @@ class Toolset:
 
     @classmethod
     def _from(cls, tools: Any) -> "Toolset":
-        schemas: dict[str, Mapping[str, Any] | None] = {}
-        spelled: dict[str, str] = {}
+        found: dict[str, Tool] = {}
         for tool in tools if isinstance(tools, Iterable) and not isinstance(tools, Mapping) else ():
             inner = tool.get("function", tool.get("custom", tool)) if isinstance(tool, Mapping) else None
             if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
                 parameters = inner.get("parameters", inner.get("input_schema"))
-                schemas[name_of(inner["name"])] = parameters if isinstance(parameters, Mapping) else None
-                spelled[name_of(inner["name"])] = inner["name"]
-        return cls(schemas, spelled)
+                schema = parameters if isinstance(parameters, Mapping) else None
+                found[name_of(inner["name"])] = Tool(inner["name"], schema)
+        return cls(found)
 
     def __bool__(self) -> bool:
-        return bool(self.schemas)
+        return bool(self.tools)
 
-    def __contains__(self, tool: str) -> bool:
-        return name_of(tool) in self.schemas
+    def get(self, tool: str) -> Tool | None:
+        return self.tools.get(name_of(tool))
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self.spelled.values())
+        return tuple(tool.name for tool in self.tools.values())
 
     def parameters(self, tool: str) -> Mapping[str, Any] | None:
         """The JSON Schema of a tool's arguments, where it is known."""
-        return self.schemas.get(name_of(tool))
+        found = self.get(tool)
+        return found.parameters if found else None
 
     def declared(self, tool: str) -> frozenset[str] | None:
         """The arguments that a tool takes; None where it takes any, or is not known."""
-        parameters = self.parameters(tool)
-        try:
-            return json_schema.declared_names(parameters) if parameters else None
-        except (TypeError, RecursionError):
-            return None
+        found = self.get(tool)
+        return found.declared if found else None
 
-    def defaults(self, tool: str) -> dict[str, Any]:
+    def defaults(self, tool: str) -> Mapping[str, Any]:
         """Arguments with the default that the schema declares for them."""
-        properties = (self.parameters(tool) or {}).get("properties")
-        found = {}
-        for name, schema in properties.items() if isinstance(properties, Mapping) else ():
-            if isinstance(schema, Mapping) and "default" in schema:
-                try:
-                    found[name] = exact(schema["default"])
-                except JsonError:
-                    continue
-        return found
-
-    def fault(self, tool: str, arguments: Mapping[str, Any]) -> json_schema.Fault | None:
-        """The most telling fault of arguments against the tool's schema, by JSON pointer; None where there is none, or
-        no schema that can be used."""
-        parameters = self.parameters(tool)
-        if parameters is None:
-            return None
-        try:
-            found = json_schema.compiled(parameters).fault(plain(dict(arguments)))
-        except (ToolError, TypeError, RecursionError):
-            return None
-        return found and json_schema.Fault(_pointer(found.path), found.reason)
+        found = self.get(tool)
+        return found.defaults if found else {}
 
     def reading(self, call: Call, *, number: int, cycle: int, index: int) -> "Reading":
         """A call with its arguments read exactly, and whether it is valid. Never raises."""
@@ -103,11 +128,12 @@ class Toolset:
             code, message = "bad_json", str(error)
         except RecursionError:
             code, message = "bad_json", "nested too deeply"
+        tool = self.get(call.name)
         if call.fault:
             code, message = "not_a_call", call.fault
-        elif self.schemas and call.name not in self:
+        elif self.tools and tool is None:
             code, message = "unknown_tool", f'no tool "{call.name[:80]}" was offered'
-        elif arguments is not None and (fault := self.fault(call.name, arguments)):
+        elif tool is not None and arguments is not None and (fault := tool.fault(arguments)):
             code, path, message = "bad_arguments", fault.path, fault.reason
         validity = CallValidity(
             call=number, cycle=cycle, index=index, tool=call.name, code=code, path=path, message=message[:MAX_MESSAGE]
@@ -128,14 +154,12 @@ def arguments_of(call: Call) -> dict[str, Any]:
     """The arguments of a call with exact numbers; raises `JsonError`."""
     if call.arguments is None:
         return {}
-    if not isinstance(call.arguments, str):
+    if isinstance(call.arguments, str):
+        value = read_exact(call.arguments) if call.arguments.strip() else {}
+    else:
         value = exact(call.arguments)
-        if not isinstance(value, dict):
-            raise JsonError("not_an_object", "arguments must be a JSON object")
-        return value
-    read_arguments(call.arguments)
-    value = read_exact(call.arguments) if call.arguments.strip() else {}
-    assert isinstance(value, dict)
+    if not isinstance(value, dict):
+        raise JsonError("not_an_object", "arguments must be a JSON object")
     return value
 
 
