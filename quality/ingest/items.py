@@ -10,12 +10,13 @@ from quality.ingest.records import RecordError, TurnRecord
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An item that is good JSON."""
+    """An item that is good JSON; `piece` as in `reader.Item`."""
 
     index: int
     line: int
     size: int
     root: Node
+    piece: bool = False
 
     def refuse(self, error: RecordError) -> ItemError:
         return ItemError(self.index, self.line, error.code, error.path, error.message)
@@ -43,7 +44,7 @@ def check(items: Iterable[Item | ItemError]) -> Iterator[Checked | ItemError]:
             where = f"{error.message} (line {item.line + error.line - 1}, column {error.column}, byte {error.offset})"
             yield ItemError(item.index, item.line + error.line - 1, error.code, error.path, where)
         else:
-            yield Checked(item.index, item.line, len(item.raw), root)
+            yield Checked(item.index, item.line, len(item.raw), root, item.piece)
 
 
 def each(

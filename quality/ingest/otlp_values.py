@@ -1,6 +1,6 @@
 """Values, ids and times as OTLP writes them, in JSON or out of protobuf, as plain Python values.
 
-Attributes are `[{"key": …, "value": AnyValue}]`. Ids are hex in OTLP's JSON; some senders write base64, as protobuf's own
+Attributes are `[{"key": …, "value": AnyValue}]`. Ids are hex in OTLP's JSON; some senders write base64, as protobuf's
 JSON would. Depth and count are bounded: what is over a bound is refused, with the field's name.
 """
 

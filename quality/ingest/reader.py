@@ -48,11 +48,13 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """The bytes of one item, not yet checked. `index` counts from 0; `line` from 1, where the item begins."""
+    """The bytes of one item, not yet checked. `index` counts from 0; `line` from 1, where the item begins. A `piece` is
+    a part of a document that could not be held as a whole."""
 
     index: int
     line: int
     raw: bytes
+    piece: bool = False
 
 
 @dataclass(frozen=True, slots=True)

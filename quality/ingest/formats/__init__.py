@@ -13,7 +13,15 @@ To add one, copy a neighbour and enter it here.
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from quality.ingest.formats import anthropic_messages, neutral, openai_chat, openai_responses, vercel_ui
+from quality.ingest.formats import (
+    anthropic_messages,
+    neutral,
+    openai_chat,
+    openai_responses,
+    openinference,
+    otel_genai,
+    vercel_ui,
+)
 from quality.ingest.items import Checked, Parsed
 from quality.ingest.jsontext import Node
 from quality.ingest.reader import ItemError
@@ -34,6 +42,8 @@ _MODULES = (
     openai_responses,
     anthropic_messages,
     vercel_ui,
+    otel_genai,
+    openinference,
 )
 
 FORMATS: dict[str, Format] = {module.NAME: module for module in _MODULES}
