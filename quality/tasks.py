@@ -71,13 +71,31 @@ def run_export(tenant_id: int, export_id: int) -> None:
     export_jobs.run_export(export_id, tenant_id=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=240)  # below the message's lease
+def deliver_notification(tenant_id: int, notification_id: int) -> None:
+    from quality.replay import notify
+
+    notify.deliver(notification_id, tenant_id=tenant_id)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
+def run_replay(tenant_id: int, replay_id: int) -> None:
+    """A slice of a replay: more follow until it is done."""
+    from quality.replay import run
+
+    run.run_replay(replay_id, tenant_id=tenant_id)
+
+
 @shared_task(ignore_result=True, time_limit=60)
 def tick() -> None:
-    """What is due: imports, exports and turns whose worker or message is gone, schedules, events and files past their
-    time."""
+    """What is due: imports, exports, replays and turns whose worker or message is gone, schedules, notifications,
+    events and files past their time."""
     from quality import export_jobs
     from quality.improve.coach import runs as coach
     from quality.ingest import importer
+    from quality.replay import notify
+    from quality.replay import run as replays
+    from quality.replay import schedules as replay_schedules
     from quality.turns import events, leases, schedules
 
     if "janitor" not in connections:
@@ -89,8 +107,12 @@ def tick() -> None:
         publish(run_export, tenant_id, export_id)
     for tenant_id, run_id in coach.overdue().values_list("tenant_id", "pk"):
         publish(run_coach, tenant_id, run_id)
+    for tenant_id, replay_id in replays.lost().values_list("tenant_id", "pk"):
+        publish(run_replay, tenant_id, replay_id)
     for tenant_id, turn_id in leases.overdue(settings.TURN_SWEEP_S):
         publish(run_turn, tenant_id, turn_id)
     schedules.fire_due()
+    replay_schedules.fire_due()
+    notify.deliver_due()
     events.delete_old()
     export_jobs.sweep()
