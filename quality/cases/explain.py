@@ -198,10 +198,11 @@ def _condition(reason: Reason) -> str:
 
 
 def _reply(reason: Reason, verb: str) -> str:
-    return f"The reply {verb} {_check(reason.expected)}."
+    return f"The reply {verb} {describe_check(reason.expected)}."
 
 
-def _check(expected: Any) -> str:
+def describe_check(expected: Any) -> str:
+    """A check of the reply in words: what comes after "the reply has"."""
     if not isinstance(expected, dict) or not expected:
         return "what is expected"
     name, value = next(iter(expected.items()))

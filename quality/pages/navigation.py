@@ -39,6 +39,7 @@ GROUPS: list[list[Place]] = [
     [
         Place("proposal-list", "Proposals", "g x"),
         Place("case-list", "Cases", "g a"),
+        Place("replay-list", "Replays", "g j"),
         Place("coach", "Coach", "g w"),
         Place("guidelines", "Guidelines", "g q"),
     ],

@@ -13,6 +13,9 @@ from quality.pages import (
     overview,
     pending,
     proposals,
+    replay_case,
+    replay_form,
+    replays,
     review,
     run,
     turns,
@@ -88,4 +91,27 @@ urlpatterns = [
         path(f"cases/REG-<int:number>/{step}/", cases.case_step, {"step": step}, name=f"case-{step}")
         for step in ("archive", "restore", "merge")
     ],
+    path("replays/", replays.replay_list, name="replay-list"),
+    path("replays/new/", replay_form.replay_new, name="replay-new"),
+    path("replays/estimate/", replay_form.replay_estimate, name="replay-estimate"),
+    path("replays/trends/", replays.replay_trends, name="replay-trends"),
+    path("replays/<int:pk>/", replays.replay_detail, name="replay-detail"),
+    path("replays/<int:pk>/progress/", replays.replay_progress, name="replay-progress"),
+    path("replays/<int:pk>/report.json", replays.replay_report, name="replay-report"),
+    path("replays/<int:pk>/answers.jsonl", replays.replay_answers, name="replay-answers"),
+    *[
+        path(f"replays/<int:pk>/{step}/", replays.replay_step, {"step": step}, name="replay-step")
+        for step in ("pause", "resume", "cancel", "retry")
+    ],
+    path("replays/<int:pk>/REG-<int:number>/", replay_case.replay_case, name="replay-case"),
+    *[
+        path(
+            f"replays/<int:pk>/REG-<int:number>/{kind}/",
+            replay_case.replay_finding,
+            {"kind": kind},
+            name="replay-finding",
+        )
+        for kind in ("dispute", "confirm")
+    ],
+    path("replays/findings/<int:pk>/settle/", replay_case.finding_settle, name="finding-settle"),
 ]

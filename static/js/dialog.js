@@ -4,7 +4,10 @@ document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-opens]");
   const opened = opener && document.getElementById(opener.dataset.opens);
   if (opened && "beside" in opener.dataset) opened.hidden = !opened.hidden;
-  else opened?.showModal();
+  else if (opened) {
+    event.preventDefault(); // a link leads to the page with the dialog open, for browsers without this script
+    if (!opened.open) opened.showModal();
+  }
   const closer = event.target.closest("[data-closes]");
   if (closer) closer.closest("dialog")?.close();
 });
