@@ -33,10 +33,13 @@ type Found = Span | BadSpan
 
 
 def gather(
-    items: Iterable[Checked | ItemError], read: Callable[[Node], Iterable[Found]], *, complete: bool = False
+    items: Iterable[Checked | ItemError],
+    read: Callable[[Node], Iterable[Found]],
+    *,
+    complete: Callable[[Node], bool] | None = None,
 ) -> Iterator[Parsed | ItemError]:
-    """Items into traces. `read` makes spans of one item, or raises RecordError. `complete`: an item holds all of its
-    traces, so they come out with it, unless it is a piece of a document."""
+    """Items into traces. `read` makes spans of one item, or raises RecordError. `complete` tells of an item
+    that it holds all of its traces: they come out with it, unless it is a piece of a document."""
     traces = _Traces()
     try:
         for item in items:
@@ -55,26 +58,27 @@ def gather(
             except RecordError as error:
                 traces.doubt()
                 yield item.refuse(error)
-            whole = complete and not item.piece
-            yield from traces.let_out(keep_bytes=0 if whole else MAX_HELD_BYTES, sure=whole)
+            if complete is not None and not item.piece and complete(item.root):
+                yield from traces.close_item()
+            yield from traces.make_room()
     except Unreadable:
         traces.begin_item()
         traces.doubt()
-        yield from traces.let_out(keep_bytes=0, at_end=True)
+        yield from traces.close()
         raise
-    yield from traces.let_out(keep_bytes=0, at_end=True)
+    yield from traces.close()
 
 
 @dataclass(slots=True)
 class _Held:
-    """The spans of one trace so far; place of the first and the last item that had some."""
+    """The spans of one trace so far; the item that it began with, and the ordinal of the last one that had some."""
 
     item: Checked
-    first: int
     last: int
     spans: list[Span] = field(default_factory=list)
     size: int = 0
-    misses: bool = False
+    misses: bool = False  # a span of it was refused
+    doubtful: bool = False
     late: bool = False
 
 
@@ -106,29 +110,50 @@ class _Traces:
     def add(self, item: Checked, span: Span) -> None:
         held = self._held.get(span.trace)
         if held is None:
-            misses = span.trace in self._missed or self._doubt == self._ordinal - 1
-            late = span.trace in self._let_out
-            held = self._held[span.trace] = _Held(item, self._ordinal, self._ordinal, misses=misses, late=late)
+            held = self._held[span.trace] = _Held(item, self._ordinal)
+            held.misses = span.trace in self._missed
+            held.late = span.trace in self._let_out
+            held.doubtful = held.late or self._doubt == self._ordinal - 1
         else:
-            held.misses = held.misses or held.last < self._doubt < self._ordinal
+            held.doubtful = held.doubtful or held.last < self._doubt < self._ordinal
             held.last = self._ordinal
             self._held.move_to_end(span.trace)
         held.spans.append(span)
         held.size += span.size + _SPAN_BYTES
         self._size += span.size + _SPAN_BYTES
 
-    def let_out(self, *, keep_bytes: int, at_end: bool = False, sure: bool = False) -> Iterator[Parsed | ItemError]:
-        """Let traces out, those silent longest first, until no more is held."""
-        cut = at_end and self._doubt == self._ordinal
-        while self._held and self._size > keep_bytes:
-            trace, held = self._held.popitem(last=False)
-            self._size -= held.size
-            misses = held.misses or held.late or cut or self._doubt == held.last + 1
-            if not (sure or at_end):
-                self._let_out[trace] = None
-                while len(self._let_out) > _MAX_LET_OUT:
-                    self._let_out.popitem(last=False)
-            yield from _records(trace, held, whole=sure or not misses)
+    def close_item(self) -> Iterator[Parsed | ItemError]:
+        """Let the traces of the item at hand out: nothing of them is elsewhere."""
+        ended = [trace for trace, held in self._held.items() if held.last == self._ordinal]
+        for trace in ended:
+            held = self._take(trace)
+            yield from _records(trace, held, whole=not held.misses)
+
+    def make_room(self) -> Iterator[Parsed | ItemError]:
+        """Let traces out, those silent longest first, until few enough bytes are held."""
+        while self._size > MAX_HELD_BYTES:
+            trace = next(iter(self._held))
+            self._let_out[trace] = None
+            if len(self._let_out) > _MAX_LET_OUT:
+                self._let_out.popitem(last=False)
+            yield from self._doubted(trace)
+
+    def close(self) -> Iterator[Parsed | ItemError]:
+        """Let all out at the end of the stream. If that was refused, nobody knows what it would have told."""
+        cut = self._doubt == self._ordinal
+        for trace in list(self._held):
+            self._held[trace].doubtful |= cut
+            yield from self._doubted(trace)
+
+    def _doubted(self, trace: str) -> Iterator[Parsed | ItemError]:
+        held = self._take(trace)
+        doubtful = held.misses or held.doubtful or self._doubt == held.last + 1
+        yield from _records(trace, held, whole=not doubtful)
+
+    def _take(self, trace: str) -> _Held:
+        held = self._held.pop(trace)
+        self._size -= held.size
+        return held
 
 
 def _records(trace: str, held: _Held, *, whole: bool) -> Iterator[Parsed | ItemError]:

@@ -336,3 +336,27 @@ def _definition(node: Node) -> str | None:
     if (schema := node.get("parameters") or node.get("input_schema")) is not None:
         members.append(f'"parameters":{schema.text}')
     return f'{{"type":"function","function":{{{",".join(members)}}}}}'
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What LangChain's ToolMessage says of a call. `failed` is None if it has no status."""
+
+    content: Node | None
+    call_id: str | None
+    failed: bool | None
+
+
+def tool_answer(node: Node | None) -> ToolAnswer | None:
+    """A tool's output that is a message: a dict, or a serialized constructor. None if it is anything else."""
+    if node is None or not isinstance(node.value, dict):
+        return None
+    inner, told = _unwrapped(node)
+    if not isinstance(inner.value, dict) or not isinstance(inner.value.get("tool_call_id"), str):
+        return None
+    if _ROLES.get(told.lower(), told) != "tool" or "content" not in inner.value:
+        return None
+    status = inner.value.get("status")
+    return ToolAnswer(
+        inner.get("content"), _id(inner, "tool_call_id"), status == "error" if isinstance(status, str) else None
+    )

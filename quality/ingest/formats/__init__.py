@@ -15,6 +15,9 @@ from typing import Protocol
 
 from quality.ingest.formats import (
     anthropic_messages,
+    langfuse,
+    langsmith,
+    mlflow,
     neutral,
     openai_chat,
     openai_responses,
@@ -44,6 +47,9 @@ _MODULES = (
     vercel_ui,
     otel_genai,
     openinference,
+    langfuse,
+    langsmith,
+    mlflow,
 )
 
 FORMATS: dict[str, Format] = {module.NAME: module for module in _MODULES}
