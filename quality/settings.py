@@ -207,6 +207,12 @@ if MODEL_BREAKER_FAILURES < 1 or not MODEL_BREAKER_OPEN_S > 0:
 if TURN_LEASE_S < 3 or not TURN_SWEEP_S > 0:
     raise ImproperlyConfigured("TURN_LEASE_S must be 3 or more, TURN_SWEEP_S more than 0 (seconds).")
 
+# --- replays ---------------------------------------------------------------------------------------------------------
+REPLAY_LEASE_S = read("REPLAY_LEASE_S", "float", default=60.0)  # a worker that renews it no more has lost its replay
+REPLAY_SLICE_S = read("REPLAY_SLICE_S", "float", default=60.0)  # then a replay lets other jobs of its queue go first
+if REPLAY_LEASE_S < 3 or not 0 < REPLAY_SLICE_S <= 600:
+    raise ImproperlyConfigured("REPLAY_LEASE_S must be 3 or more, REPLAY_SLICE_S more than 0, at most 600 (seconds).")
+
 # --- the outside: what tools and models reach beyond public addresses on the usual ports ------------------------------
 OUTBOUND_ALLOW_CIDRS = read("OUTBOUND_ALLOW_CIDRS", "list", default=[])
 OUTBOUND_ALLOW_PORTS = read("OUTBOUND_ALLOW_PORTS", "list", default=[], cast=int)
@@ -373,6 +379,11 @@ SPECTACULAR_SETTINGS = {
         "CoachState": "quality.models.CoachState",
         "GroupState": "quality.improve.groups.STATES",
         "ProposalState": "quality.models.ProposalState",
+        "ReplayState": "quality.models.ReplayState",
+        "ReplayOutcome": "quality.api.replay_shapes.OUTCOME_CHOICES",
+        "ReplaySideName": "quality.models.ReplaySide.Name",
+        "FindingOutcome": "quality.models.ReplayFinding.Outcome",
+        "NotificationState": "quality.models.ReplayNotification.State",
     },
 }
 

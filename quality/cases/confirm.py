@@ -31,6 +31,10 @@ class Round:
     def indexes(self) -> range:
         return range(FRESH + self.first, FRESH + self.last)
 
+    def __contains__(self, index: int) -> bool:
+        """Is a sample one of those that this round is decided by?"""
+        return FRESH <= index < FRESH + self.last
+
 
 def confirming(before: Mapping[str, Counts], after: Sequence[CaseResult]) -> Generator[Round, Pairs, Pairs]:
     """The rounds that are needed. Each is answered with the counts of all fresh samples of its cases up to `last`;

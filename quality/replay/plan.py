@@ -4,16 +4,49 @@ All functions need an open tenant scope.
 """
 
 import datetime as dt
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NoReturn
 
-from quality.models import Case, Replay, ReplaySchedule
-from quality.replay.estimate import Estimate, SideEstimate, estimate
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import F, QuerySet
+from django.db.models.functions import Coalesce, Length
+from django.http import QueryDict
+from django.utils import timezone
+
+from quality import tasks
+from quality.cases.expectation import Expectation
+from quality.cases.record import Case as CaseRecord
+from quality.cases.record import read_stored
+from quality.cases.replay import DEFAULT_SAMPLES
+from quality.cases.results import MUST, QUARANTINE, tags_of
+from quality.cases.schema import ExpectationError, parse
+from quality.improve import cases
+from quality.improve.cases import NoSuchCase
+from quality.improve.filters import CaseForm
+from quality.models import (
+    LIVE_REPLAYS,
+    Case,
+    CaseStatus,
+    CaseVersion,
+    Replay,
+    ReplayCase,
+    ReplaySchedule,
+    ReplaySide,
+    ReplayState,
+)
+from quality.replay import sides
+from quality.replay.estimate import AskedCase, Estimate, SideEstimate, estimated
 from quality.replay.wanted import Budget, RunSettings, SideSpec, Wanted
+from tenants import audit
 from tenants.models import ApiToken, User
 
 __all__ = [
     "MAX_CASES",
     "MAX_LIVE",
+    "MAX_SAMPLES",
     "Budget",
     "Estimate",
     "RunSettings",
@@ -28,13 +61,31 @@ __all__ = [
 MAX_CASES: Final = 5_000
 MAX_SAMPLES: Final = 100_000  # of all cases and sides together
 MAX_LIVE: Final = 5  # of one tenant at once
+ROWS_AT_ONCE: Final = 500
+_PLACE = ("status", "cursor", "page_size")  # of a list of cases: a replay chooses without them
 
 
 def chosen_cases(wanted: Wanted) -> list[Case]:
     """The cases that are asked for, by number, without evidence but for the expectation. Raises ValidationError."""
-    raise NotImplementedError
+    rows = _named(wanted) if wanted.cases else _found(wanted)
+    columns = ("number", "version", "status", "tool_name", "tags", "expectation")
+    found = list(rows.only(*columns).order_by("number")[: MAX_CASES + 1])
+    if not found:
+        _refuse("cases", "no_cases", "No active case is chosen. Widen the filter, or make a case of a label.")
+    if len(found) > MAX_CASES:
+        _refuse("cases", "too_many_cases", f"More than {MAX_CASES:,} cases. Narrow the filter.")
+    return found
 
 
+def estimate(wanted: Wanted) -> Estimate:
+    """What it will take, before it begins. Raises ValidationError as `start` does, but for what only a start needs."""
+    wanted = _checked(wanted)
+    frozen = sides.frozen(wanted.sides)
+    chosen = chosen_cases(wanted)
+    return _estimate(chosen, frozen, wanted.settings)
+
+
+@transaction.atomic
 def start(
     wanted: Wanted,
     *,
@@ -45,4 +96,175 @@ def start(
 ) -> Replay:
     """Freeze what is asked and queue it. Raises ValidationError, whose names are those of the JSON (`sides.0.tools`),
     and IntegrityError where this slot of the schedule has its replay already."""
-    raise NotImplementedError
+    wanted = _checked(wanted)
+    if Replay.objects.filter(state__in=LIVE_REPLAYS).count() >= MAX_LIVE:
+        _refuse("__all__", "too_many_replays", f"{MAX_LIVE} replays are under way. Wait for one, or cancel it.")
+    frozen = sides.frozen(wanted.sides)
+    _check_settings(wanted, frozen)
+    chosen = chosen_cases(wanted)
+    planned = [_planned(row, wanted.settings) for row in _versions(chosen)]
+    num_expected = sum(each.num_samples for each in planned) * len(frozen)
+    if num_expected > MAX_SAMPLES:
+        message = f"{num_expected:,} samples are more than {MAX_SAMPLES:,}. Take fewer samples, or fewer cases."
+        _refuse("settings.samples", "too_many_samples", message)
+    replay = Replay.objects.create(
+        name=wanted.name,
+        query=wanted.query,
+        settings=wanted.settings.to_json(),
+        estimate=_estimate(chosen, frozen, wanted.settings).as_dict(),
+        schedule=schedule,
+        slot=slot,
+        baseline_replay=_baseline(wanted),
+        num_cases=len(planned),
+        num_expected=num_expected,
+        lease_until=timezone.now() + dt.timedelta(seconds=settings.REPLAY_LEASE_S),
+        created_by=actor,
+        token_id=token.pk if token else None,
+    )
+    for side in frozen:
+        side.replay = replay
+    for each in planned:
+        each.replay = replay
+    ReplaySide.objects.bulk_create(frozen)
+    ReplayCase.objects.bulk_create(planned, batch_size=ROWS_AT_ONCE)
+    audit.record(
+        "replay.started",
+        object_type="replay",
+        object_id=replay.pk,
+        actor=actor,
+        token=token,
+        detail={"name": replay.name, "cases": replay.num_cases, "samples": replay.num_expected}
+        | {side.name: side.model_label for side in frozen}
+        | ({"schedule": schedule.name} if schedule else {}),
+    )
+    tenant_id, replay_id = replay.tenant_id, replay.pk
+    transaction.on_commit(lambda: tasks.publish_aside(tasks.run_replay, tenant_id, replay_id))
+    return replay
+
+
+# Cases.
+
+
+def _named(wanted: Wanted) -> QuerySet[Case]:
+    try:
+        numbers = {cases.parse_ref(str(ref)) for ref in wanted.cases}
+    except NoSuchCase as error:
+        _refuse("cases", "no_such_case", str(error))
+    rows = Case.objects.filter(number__in=numbers)
+    if missing := sorted(numbers - set(rows.values_list("number", flat=True))):
+        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+        named = ", ".join(f"REG-{number}" for number in missing[:10])
+        _refuse("cases", "no_such_case", f"There is no case {named}{more}.")
+    return rows
+
+
+def _found(wanted: Wanted) -> QuerySet[Case]:
+    query = QueryDict(wanted.query, mutable=True)
+    for name in _PLACE:
+        query.pop(name, None)
+    form = CaseForm(query)
+    if unknown := form.unknown():
+        _refuse("query", "unknown_parameter", f"There is no filter {', '.join(unknown)}.")
+    if faults := form.faults():
+        _refuse("query", faults[0]["code"], "; ".join(f"{each['path']}: {each['message']}" for each in faults))
+    return cases.matching(form.wanted).filter(status=CaseStatus.ACTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A case with its record as it is now."""
+
+    case: Case
+    record: CaseRecord
+
+
+def _versions(chosen: list[Case]) -> Iterator[_Version]:
+    by_pk = {case.pk: case for case in chosen}
+    rows = CaseVersion.objects.filter(case__in=chosen, number=F("case__version")).order_by("case__number")
+    for case_id, data in rows.values_list("case_id", "data").iterator(chunk_size=ROWS_AT_ONCE):
+        case = by_pk[case_id]
+        try:
+            yield _Version(case, read_stored(data, case.number))
+        except ValueError as error:
+            _refuse("cases", "unreadable_case", f"{case.ref} cannot be replayed: {error}. Mend it, or leave it out.")
+
+
+def _planned(row: _Version, wanted: RunSettings) -> ReplayCase:
+    record = row.record
+    tags = tags_of(record)
+    return ReplayCase(
+        case=row.case,
+        number=row.case.number,
+        version=record.version,
+        tool_name=record.tool or "",
+        num_samples=_samples_of(record.expectation, wanted),
+        is_quarantined=QUARANTINE in tags,
+        is_must=MUST in tags,
+    )
+
+
+def _samples_of(expectation: Expectation, wanted: RunSettings) -> int:
+    return wanted.samples or expectation.verdict.k or DEFAULT_SAMPLES
+
+
+# What it takes.
+
+
+def _estimate(chosen: list[Case], frozen: list[ReplaySide], wanted: RunSettings) -> Estimate:
+    rows = Case.objects.filter(pk__in=[case.pk for case in chosen])
+    lengths = rows.values_list("pk", Length("messages"), Coalesce(Length("tools"), 0))
+    by_pk = {pk: (messages, tools) for pk, messages, tools in lengths}
+    asked = []
+    for case in chosen:
+        try:
+            expectation = parse(case.expectation)
+        except ExpectationError as error:
+            _refuse("cases", "unreadable_case", f"{case.ref} cannot be replayed: {error}. Mend it, or leave it out.")
+        steps = expectation.calls.steps if expectation.calls else None
+        requests = 1 if expectation.first_cycle_only else min(wanted.max_cycles, len(steps or ()) + 1)
+        messages, tools = by_pk[case.pk]
+        asked.append(
+            AskedCase(
+                case_id=case.pk,
+                samples=_samples_of(expectation, wanted),
+                requests=requests,
+                messages=messages,
+                tools=tools,
+            )
+        )
+    return estimated(asked, frozen, concurrency=wanted.concurrency)
+
+
+# Settings.
+
+
+def _checked(wanted: Wanted) -> Wanted:
+    """The same, within its bounds: they are looked at when JSON is read."""
+    return Wanted.from_json(wanted.to_json())
+
+
+def _check_settings(wanted: Wanted, frozen: list[ReplaySide]) -> None:
+    chosen = wanted.settings
+    if chosen.judge_label:
+        sides.endpoint_of(chosen.judge_label, "settings.judgeLabel")
+    for name, budget in (("budget", chosen.budget), ("caseBudget", chosen.case_budget)):
+        if budget.cost is not None and any(sides.price_of(side) is None for side in frozen):
+            message = "A budget of money needs the prices of the models. Set them under Models."
+            _refuse(f"settings.{name}.cost", "no_price", message)
+
+
+def _baseline(wanted: Wanted) -> Replay | None:
+    if wanted.baseline_replay_id is None:
+        return None
+    if len(wanted.sides) == 2:
+        message = "Two sides are compared with each other. Take one side, or leave the earlier replay out."
+        _refuse("baselineReplayId", "two_baselines", message)
+    earlier = Replay.objects.filter(pk=wanted.baseline_replay_id).first()
+    if earlier is None or earlier.state != ReplayState.DONE:
+        told = "There is no replay" if earlier is None else "It is not done: replay"
+        _refuse("baselineReplayId", "no_baseline", f"{told} {wanted.baseline_replay_id}. Choose one that is done.")
+    return earlier
+
+
+def _refuse(path: str, code: str, message: str) -> NoReturn:
+    raise ValidationError({path: ValidationError(message, code=code)})

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from django.conf import settings
@@ -171,13 +172,13 @@ def _fault(path: str, code: str, message: str) -> ValidationError:
 # Opening.
 
 
-def _opened(side: ReplaySide) -> Side:
+def without_key(side: ReplaySide) -> Side:
+    """A side as reports tell of it."""
     return Side(
         name=side.name,
         endpoint=Endpoint(
             base_url=side.base_url,
             model=side.model,
-            key=key_of(side),
             parameters=side.parameters,
             price=price_of(side),
             timeout_s=settings.MODEL_TIMEOUT_S,
@@ -187,7 +188,12 @@ def _opened(side: ReplaySide) -> Side:
     )
 
 
-def key_of(side: ReplaySide) -> str | None:
+def _opened(side: ReplaySide) -> Side:
+    told = without_key(side)
+    return replace(told, endpoint=replace(told.endpoint, key=_key_of(side)))
+
+
+def _key_of(side: ReplaySide) -> str | None:
     """The endpoint's key. It belongs to one server: an endpoint that was moved to another one since has none for it."""
     endpoint = ModelEndpoint.objects.filter(pk=side.endpoint_id).first()
     if endpoint is None or not endpoint.is_enabled:
