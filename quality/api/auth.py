@@ -19,7 +19,9 @@ ROLE_FOR = {
     Scope.INGEST_WRITE: Role.OPERATOR,
     Scope.EXPORT_READ: Role.ADMIN,
     Scope.TURNS_WRITE: Role.OPERATOR,
+    Scope.REPLAYS_WRITE: Role.OPERATOR,
     Scope.SETTINGS_WRITE: Role.ADMIN,
+    Scope.GATEWAY: Role.OPERATOR,
 }
 
 
