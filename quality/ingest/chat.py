@@ -4,6 +4,7 @@ Turns keep their messages in this form whatever they came in, so that a page, a 
 the source spelled (texts, arguments, results) is spliced in as it was.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from quality.ingest import evidence
@@ -20,25 +21,27 @@ def read_messages(
     system: list[Node] = []
     said: list[Said] = []
     for position, node in enumerate(nodes):
-        where = f"{path}[{position}]"
-        role = role_of(node, where)
-        if not said and role in SYSTEM_ROLES:
-            if (content := node.get("content")) is not None:
-                system.append(content)
-            continue
-        is_reply = role == "assistant"
-        said.append(
-            Said(
-                role=role,
-                text=node.text,
-                path=where,
-                place=f"#{position}",
-                reply=(replies or {}).get(position, default) if is_reply else Reply(),
-                calls=tuple(_calls(node, where)) if is_reply else (),
-                answer=_answer(node, role, where),
-            )
-        )
+        one = read_message(node, position, f"{path}[{position}]", reply=(replies or {}).get(position, default))
+        if said or one.role not in SYSTEM_ROLES:
+            said.append(one)
+        elif (content := node.get("content")) is not None:
+            system.append(content)
     return tuple(system), said
+
+
+def read_message(node: Node, position: int, path: str, *, reply: Reply) -> Said:
+    """Raises RecordError."""
+    role = role_of(node, path)
+    is_reply = role == "assistant"
+    return Said(
+        role=role,
+        text=node.text,
+        path=path,
+        place=f"#{position}",
+        reply=reply if is_reply else Reply(),
+        calls=tuple(_calls(node, path)) if is_reply else (),
+        answer=_answer(node, role, path),
+    )
 
 
 def messages_of(root: Node, prefix: str = "") -> list[Node]:
@@ -195,10 +198,10 @@ def shown(outcome: Outcome) -> str:
     return dump(outcome.error or "")
 
 
-def gist(said: Said) -> tuple[str, ...]:
-    """What stays the same of a message when a client sends it again, spelled otherwise: ids where there are some."""
-    if said.calls and all(call.tool_call_id for call in said.calls):
-        return said.role, *(call.tool_call_id or "" for call in said.calls)
+def gist(said: Said, words: object) -> tuple[object, ...]:
+    """What stays the same of a message when a client sends it again, spelled otherwise: of its content that are
+    `words`; a result may have been shortened since."""
     if said.answer and said.answer.tool_call_id:
         return said.role, said.answer.tool_call_id
-    return said.role, said.text
+    calls = [(call.tool_call_id, call.tool_name, json.loads(call.args or "null")) for call in said.calls]
+    return said.role, words or None, [json.dumps(call, sort_keys=True) for call in calls]

@@ -81,11 +81,11 @@ class Logs[L: Log]:
                 yield log
 
 
-def prefixes(*named: str | None, messages: Iterable[bytes]) -> list[bytes]:
-    """For each count of messages a hash of these names and that many of them."""
-    running = hashlib.sha256(ascii(named).encode())
+def prefixes(conversation: str | None, gists: Iterable[object]) -> list[bytes]:
+    """For each count of messages a hash of the conversation's name and of that many of their gists."""
+    running = hashlib.sha256(ascii(conversation).encode())
     found = []
-    for message in messages:
-        running.update(b"\0" + message)
+    for gist in gists:
+        running.update(b"\0" + ascii(gist).encode())
         found.append(running.digest())
     return found

@@ -18,9 +18,11 @@ from quality.ingest.records import RecordError, TurnRecord, fingerprint
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What tells a pair's log: a hash for each count of the request's messages; and its reply."""
+    """What tells a pair's log: a hash for each count of the request's messages, and of those with the reply, which is
+    None if the request failed."""
 
     keys: Sequence[bytes]
+    with_reply: bytes | None
     reply: Reply
     conversation: str | None = None
 
@@ -31,7 +33,7 @@ class PairLog(Log):
 
 
 class PairLogs:
-    """The open logs. One goes on if its last request begins the new one."""
+    """The open logs. One goes on if its last request, with the reply at best, begins the new one."""
 
     def __init__(
         self, *, read_pair: Callable[[Node], Pair], read_log: Callable[[Node, PairLog], Iterable[TurnRecord]]
@@ -47,13 +49,13 @@ class PairLogs:
             raise RecordError("missing_field", "request.messages", "Expected at least one message.")
         log, position = self._logs.take(reversed(pair.keys)), len(pair.keys)
         if log and position in log.replies and log.replies[position].message != pair.reply.message:
-            yield from self._end(log)
-            log = None  # the same request was answered twice: two turns, of which the newer goes on
+            self._logs.keep(log, log.keys)
+            log = None  # the same request was answered twice, or another chat begins alike: two turns
         if log is None:
             log = PairLog(pair.conversation or pair.reply.message or fingerprint(item.root.text))
         log.last, log.size = item, item.size
         log.replies[position] = pair.reply
-        self._logs.keep(log, pair.keys[-1:])
+        self._logs.keep(log, [pair.keys[-1], *([pair.with_reply] if pair.with_reply else [])])
         for full in self._logs.full():
             yield from self._end(full)
 

@@ -174,15 +174,15 @@ def _answer(block: _Block, place: str) -> Said:
 def _pair(root: Node) -> pairs.Pair:
     conversation = _conversation(root)
     messages = chat.messages_of(root.members["request"], "request.")
-    return pairs.Pair(prefixes(conversation, messages=_gists(messages)), _reply(root)[1], conversation)
+    answer, known = _reply(root)
+    keys = prefixes(conversation, _gists([*messages, *([answer] if answer else [])]))
+    return pairs.Pair(keys[: len(messages)], keys[-1] if answer else None, known, conversation)
 
 
-def _gists(messages: Sequence[Node]) -> Iterator[bytes]:
-    """What stays the same of each message when a client sends it again."""
+def _gists(messages: Sequence[Node]) -> Iterator[object]:
     for position, node in enumerate(messages):
-        path = f"request.messages[{position}]"
-        said = list(_said(node, position, path, Reply()))
-        yield ascii([chat.gist(each) for each in said]).encode()
+        said = _said(node, position, f"request.messages[{position}]", Reply())
+        yield [chat.gist(each, None if each.calls else each.text) for each in said]
 
 
 def _conversation(pair: Node) -> str | None:

@@ -69,8 +69,16 @@ def _tools(request: Node) -> str | None:
 def _pair(root: Node) -> pairs.Pair:
     conversation = _conversation(root)
     messages = chat.messages_of(root.members["request"], "request.")
-    keys = prefixes(conversation, messages=(message.raw for message in messages))
-    return pairs.Pair(keys, _reply(root)[1], conversation)
+    answer, known = _reply(root)
+    keys = prefixes(
+        conversation, (_gist(node, at) for at, node in enumerate([*messages, *([answer] if answer else [])]))
+    )
+    return pairs.Pair(keys[: len(messages)], keys[-1] if answer else None, known, conversation)
+
+
+def _gist(node: Node, position: int) -> object:
+    said = chat.read_message(node, position, f"request.messages[{position}]", reply=Reply())
+    return chat.gist(said, node.value.get("content"))
 
 
 def _conversation(pair: Node) -> str | None:

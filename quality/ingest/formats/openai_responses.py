@@ -94,15 +94,12 @@ class _Item:
         """Those of a message's content."""
         return chat.parts_of(self.node.get("content"))
 
-    def gist(self) -> bytes:
+    def gist(self) -> object:
         """What stays the same when a client sends the item again, spelled otherwise."""
         value = self.node.value
-        call_id = value.get("call_id") or value.get("id")
-        if self.kind != "message" and isinstance(call_id, str):
-            return ascii((self.kind, call_id)).encode()
-        if self.kind != "message":
-            return self.node.raw
-        return ascii((value["role"], chat.content(self.parts))).encode()
+        if self.kind == "message":
+            return value["role"], chat.content(self.parts)
+        return self.kind, value.get("call_id") or value.get("id") or self.node.raw
 
 
 def _messages(items: list[_Item], *, default: Reply, replies: dict[int, Reply]) -> tuple[tuple[Node, ...], list[Said]]:
@@ -133,8 +130,6 @@ def _messages(items: list[_Item], *, default: Reply, replies: dict[int, Reply]) 
             said.append(chat.plain(item.node.value["role"], item.parts, path=item.path, place=item.place))
     if group:
         said.extend(group.said())
-    if len(items) in replies:
-        said.extend(_Group(replies[len(items)], "response.output", f"#{len(items)}").said())
     return tuple(system), said
 
 
@@ -260,24 +255,25 @@ class _Logs:
     def add(self, item: Checked) -> Iterator[Parsed | ItemError]:
         """Take a pair in; logs that make room for it come out. Raises RecordError."""
         pair = _pair(item)
-        keys = prefixes("input", pair.told.conversation, messages=(item.gist() for item in pair.input))
+        size, items = len(pair.input), [*pair.input, *(pair.output or ())]
+        keys = prefixes(pair.told.conversation, (item.gist() for item in items))
         only_new = pair.previous is not None or pair.linked is not None
         named = [fingerprint("response", pair.previous).encode()] if pair.previous else []
         named += [fingerprint("conversation", pair.linked).encode()] if pair.linked else []
-        log = self._logs.take(named if only_new else reversed(keys))
+        log = self._logs.take(named if only_new else reversed(keys[:size]))
         answered = pair.reply.message
         if log and answered in log.answered:
             self._logs.keep(log, log.keys)  # the same pair once more
             return
-        if log and not only_new and len(pair.input) in log.replies:
-            yield from _end(log)
-            log = None  # the same request was answered twice: two turns, of which the newer goes on
+        if log and not only_new and size in log.replies:
+            self._logs.keep(log, log.keys)
+            log = None  # the same request was answered twice, or another chat begins alike: two turns
         if log is None:
             log = _Log(pair.told.conversation or answered or fingerprint(item.root.text))
         _extend(log, pair, only_new=only_new)
         if pair.output is not None and answered:
             named = [fingerprint("response", answered).encode(), *named[1 if pair.previous else 0 :]]
-        self._logs.keep(log, [*named, *keys[-1:]] if not only_new else named)
+        self._logs.keep(log, named if only_new else [*named, *keys[size - 1 : size], *keys[-1:]])
         for full in self._logs.full():
             yield from _end(full)
 
@@ -317,7 +313,7 @@ def _pair(item: Checked) -> _Pair:
     output = response.get("output")
     read_output = None
     if output is not None and isinstance(output.value, list) and (output.value or not value.get("error")):
-        read_output = _items(output.elements, "response.output")
+        read_output = _items(output.elements, "response.output") or [_nothing_said()]
     return _Pair(
         item=item,
         told=told,
@@ -346,6 +342,11 @@ def _input(request: Node) -> list[_Item]:
     if not isinstance(given.value, list):
         raise RecordError("wrong_type", "request.input", "Expected a text or an array of items.")
     return _items(given.elements, "request.input")
+
+
+def _nothing_said() -> _Item:
+    """Stands for a reply of which nothing is read, so that it counts."""
+    return _Item(Node(b'{"role":"assistant"}', {"role": "assistant"}), "response.output", "")
 
 
 def _items(nodes: Iterable[Node], path: str) -> list[_Item]:
