@@ -84,9 +84,9 @@ def refuse_unsafe_role(**_: object) -> None:
     """A worker whose database role could read every tenant does not start."""
     from tenants.start import refuse_unsafe_start
 
+    let_go_of_locks()  # before the first query: a pool keeps the options that it was opened with
     refuse_unsafe_start()
     refuse_evicting_broker()
-    let_go_of_locks()
 
 
 def let_go_of_locks() -> None:

@@ -1,6 +1,7 @@
 """The workers of other jobs, in processes of their own as they are in production (W17, W22)."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -52,6 +53,22 @@ def start(db: None, tmp_path: Path) -> Iterator[Start]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def test_a_session_that_a_worker_leaves_open_ends_with_its_lease(db: None) -> None:
+    """A worker that is stopped in mid-transaction would hold what others wait for as long as it is stopped."""
+    program = """
+from quality import celery
+celery.refuse_unsafe_role()
+from django.db import connection
+with connection.cursor() as cursor:
+    cursor.execute("SHOW idle_in_transaction_session_timeout")
+    print(cursor.fetchone()[0])
+"""
+    command = [sys.executable, "-c", program]
+    variables = {**os.environ, "TURN_LEASE_S": "7"}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stdout.strip() == "7s", done.stderr
 
 
 def count(logs: list[Path], words: str) -> int:
