@@ -58,7 +58,11 @@ def start(db: None, tmp_path: Path) -> Iterator[Start]:
 def test_a_session_that_a_worker_leaves_open_ends_with_its_lease(db: None) -> None:
     """A worker that is stopped in mid-transaction would hold what others wait for as long as it is stopped."""
     program = """
+import django
+
 from quality import celery
+
+django.setup()
 celery.refuse_unsafe_role()
 from django.db import connection
 with connection.cursor() as cursor:
