@@ -98,7 +98,7 @@ def args_of(arguments: Node | None) -> tuple[str | None, tuple[str, ...]]:
         return None, ()
     if isinstance(arguments.value, str):
         return evidence.args_from_text(arguments.value)
-    return evidence.args_from_value(arguments)
+    return evidence.args_from_value(evidence.on_one_line(arguments))
 
 
 def free_text_args(text: Node | None) -> str | None:
@@ -121,7 +121,7 @@ def outcome_of(content: Node | None, *, flag: bool | None = None) -> Outcome:
         return Outcome()
     text = content.value if isinstance(content.value, str) else evidence.joined_text(content.value)
     if text is None:
-        result, value = content.text, content.value
+        result, value = evidence.on_one_line(content).text, content.value
     else:
         result, value = evidence.result_from_text(text, content.text if isinstance(content.value, str) else None)
     is_error, error = evidence.fault_in_result(value) if flag is None else (flag, None)

@@ -2,11 +2,13 @@
 
 import datetime as dt
 import json
+import re
 from typing import Any
 
 from quality.ingest.jsontext import MAX_DEPTH, JsonError, Node, dump, escape_surrogates, parse, storable
 from quality.ingest.records import MAX_NAME_CHARS, MAX_TOOLS, RecordError
 
+_LAYOUT = re.compile(rb"[ \t\r]*\n[ \t\r\n]*")
 TEXT_PARTS = ("text", "input_text", "output_text")
 
 
@@ -27,6 +29,12 @@ def args_from_text(text: str) -> tuple[str, tuple[str, ...]]:
 def args_from_value(node: Node) -> tuple[str, tuple[str, ...]]:
     """Arguments that came as a JSON value."""
     return node.text, () if isinstance(node.value, dict) else ("args_not_object",)
+
+
+def on_one_line(node: Node) -> Node:
+    """A value as it would be spelled on one line: a file that is laid out for people indents the same value differently
+    in each place. Strings hold no line breaks, so these are never in one."""
+    return Node(_LAYOUT.sub(b"", node.raw), node.value) if b"\n" in node.raw else node
 
 
 def result_from_text(text: str, raw: str | None = None) -> tuple[str, Any]:

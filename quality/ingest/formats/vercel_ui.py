@@ -149,7 +149,7 @@ def _parts(message: Node, path: str) -> list[_Part]:
             where = f"{path}.toolInvocations[{position}]"
             if not isinstance(node.value, dict):
                 raise RecordError("wrong_type", where, "Expected a call: an object.")
-            found.append(_Part(node, where, "tool-invocation"))
+            found.append(_Part(node, where, "dynamic-tool"))
     for position, node in enumerate(chat.parts_of(parts)):
         where = f"{path}.{field_name}[{position}]"
         if isinstance(node.value, str):
@@ -212,8 +212,8 @@ def _steps(message: Node, parts: list[_Part]) -> list[_Step]:
 def _call(part: _Part) -> Asked:
     node, value = part.call, part.call.value
     path = part.path if node is part.node else f"{part.path}.toolInvocation"
-    named_by_type = part.kind.startswith(_STATIC) and not (part.kind in _CALL_TYPES and "toolName" in value)
-    if named_by_type and part.kind != _STATIC:
+    says_kind = part.kind in _CALL_TYPES and ("toolName" in value or node is not part.node)
+    if part.kind.startswith(_STATIC) and part.kind != _STATIC and not says_kind:
         tool_name = evidence.name(part.kind.removeprefix(_STATIC), f"{path}.type") or ""
     else:
         tool_name = chat.tool_name_of(node, path, "toolName")
