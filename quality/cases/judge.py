@@ -13,7 +13,7 @@ from quality.cases import moments
 from quality.cases.calls import judge_calls
 from quality.cases.expectation import Expectation
 from quality.cases.findings import Finding
-from quality.cases.fitting import Sitting
+from quality.cases.fitting import Fitting, Sitting
 from quality.cases.matchers import Ask, Question, Scope
 from quality.cases.sample import Call, Ending, Judgement, Reason, Sample, Verdict
 from quality.cases.schema import ExpectationError, parse
@@ -23,6 +23,7 @@ from quality.cases.values import key_of
 __all__ = ["Ask", "CaseCheck", "CaseJudge", "Question", "judge", "judge_case", "judge_recorded"]
 
 _QUESTION_MARKS: Final = "?？؟\u037e"
+_NOTHING: Final = Finding()  # of a part that expects nothing; never changed
 MAX_CALLS: Final = 200  # of a sample that are looked at; a turn makes 32 at most
 
 
@@ -48,8 +49,7 @@ def judge(
 
 
 class CaseJudge:
-    """Judges the samples of one case. Those that are alike are judged once: asked the same, a model often answers the
-    same. Where a model judges, each sample is put to it, as its votes may differ."""
+    """Judges the samples of one case: what they have in common is looked at once."""
 
     def __init__(
         self, expectation: Expectation, *, tools: Any = None, now: datetime | str | None = None, ask: Ask | None = None
@@ -57,28 +57,17 @@ class CaseJudge:
         self._expectation = expectation
         self._tools = Toolset.read(tools)
         self._scope = Scope(now=_moment(now), null_is_absent=expectation.null_is_absent)
+        self._fitting = Fitting(self._tools, self._scope)
         self._ask = ask
-        self._known: dict[Sample, Judgement] = {}
 
     def judge(self, sample: Sample) -> Judgement:
         if self._expectation.first_cycle_only:
             reply = None if any(sample.cycles[:1]) else sample.reply
             sample = replace(sample, cycles=sample.cycles[:1], reply=reply)
-        try:
-            known = self._known.get(sample)
-        except TypeError:  # arguments that are no text
-            return self._judged(sample)
-        if known is None:
-            known = self._judged(sample)
-            if self._ask is None:
-                self._known[sample] = known
-        return known
-
-    def _judged(self, sample: Sample) -> Judgement:
-        judgement = _Judge(self._expectation, sample, self._tools, self._scope).judgement()
+        judgement = _Judge(self._expectation, sample, self._fitting, self._scope).judgement()
         if self._ask is not None and _only_waits_for_a_model(judgement):
             asking = replace(self._scope, ask=_remembering(self._ask))
-            judgement = _Judge(self._expectation, sample, self._tools, asking).judgement()
+            judgement = _Judge(self._expectation, sample, Fitting(self._tools, asking), asking).judgement()
         return judgement
 
 
@@ -106,11 +95,11 @@ def _remembering(ask: Ask) -> Ask:
 class _Judge:
     """One sitting over one sample."""
 
-    def __init__(self, expectation: Expectation, sample: Sample, tools: Toolset, scope: Scope) -> None:
+    def __init__(self, expectation: Expectation, sample: Sample, fitting: Fitting, scope: Scope) -> None:
         self.expectation = expectation
         self.sample = sample
         self.scope = scope
-        self.sitting = Sitting(sample, tools, scope, most=MAX_CALLS)
+        self.sitting = Sitting(sample, fitting, most=MAX_CALLS)
         self.over = sample.ending in (Ending.ANSWERED, Ending.STOPPED)
 
     def judgement(self) -> Judgement:
@@ -141,18 +130,20 @@ class _Judge:
         return Judgement(verdict=verdict, reasons=tuple(reasons), validity=validity, decided=decided, pairs=pairs)
 
     def _too_many(self) -> Finding:
-        made = len(self.sample.calls)
+        made = self.sample.num_calls
         if made <= MAX_CALLS:
-            return Finding()
+            return _NOTHING
         return Finding(reasons=[Reason(code="too_many_calls", expected=MAX_CALLS, got=made)])
 
     def _calls(self) -> Finding:
         if self.expectation.calls is None:
-            return Finding()
+            return _NOTHING
         return judge_calls(self.expectation.calls, self.sitting)
 
     def _forbid(self) -> Finding:
-        finding = Finding(settled=not self.expectation.forbid)
+        if not self.expectation.forbid:
+            return _NOTHING
+        finding = Finding(settled=False)
         for place, shape in enumerate(self.expectation.forbid):
             for number, reading in enumerate(self.sitting.readings):
                 match = self.sitting.forbidden(shape, number)
@@ -169,9 +160,11 @@ class _Judge:
 
     def _limits(self) -> Finding:
         limits = self.expectation.limits
-        finding = Finding(settled=limits.max_calls is None and limits.max_cycles is None)
+        if limits.max_calls is None and limits.max_cycles is None:
+            return _NOTHING
+        finding = Finding(settled=False)
         for code, most, made in (
-            ("too_many_calls", limits.max_calls, len(self.sample.calls)),
+            ("too_many_calls", limits.max_calls, self.sample.num_calls),
             ("too_many_cycles", limits.max_cycles, self.sample.num_cycles),
         ):
             if most is not None and made > most:
@@ -182,7 +175,7 @@ class _Judge:
         """What the model did after the first error that it was served."""
         rule = self.expectation.retry
         if rule is None:
-            return Finding()
+            return _NOTHING
         finding = Finding(settled=False)
         failed = [
             (number, reading)
@@ -215,7 +208,7 @@ class _Judge:
     def _reply(self, pairs: tuple[tuple[int, int], ...]) -> Finding:
         expected = self.expectation.reply
         if not expected:
-            return Finding()
+            return _NOTHING
         reply = self.sample.reply
         finding = Finding(settled=False)
         if reply is None:

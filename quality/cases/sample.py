@@ -65,6 +65,10 @@ class Sample:
         return tuple(call for cycle in self.cycles for call in cycle)
 
     @property
+    def num_calls(self) -> int:
+        return sum(map(len, self.cycles))
+
+    @property
     def num_cycles(self) -> int:
         """Model replies, the final text among them."""
         text_follows = self.reply is not None and (not self.cycles or bool(self.cycles[-1]))

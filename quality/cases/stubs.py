@@ -15,7 +15,7 @@ from typing import Any, Final
 from quality.cases.canonical import call_hash
 from quality.cases.conversation import RecordedCall
 from quality.cases.expectation import CallShape
-from quality.cases.fitting import Sitting
+from quality.cases.fitting import Fitting, Sitting
 from quality.cases.matchers import Scope
 from quality.cases.record import Case
 from quality.cases.sample import Call, Sample, Served
@@ -83,7 +83,7 @@ class Shelf:
         self._hashes = [self._hash(each.tool, each.arguments) for each in self._recorded]
         self._used: set[int] = set()
         self._stubs = list(_written(case))
-        self._scope = Scope(null_is_absent=case.expectation.null_is_absent)
+        self._fitting = Fitting(toolset, Scope(null_is_absent=case.expectation.null_is_absent))
         self.counts: Counter[Source] = Counter()
 
     def answer(self, call: Call) -> Result:
@@ -103,7 +103,7 @@ class Shelf:
         if not steps or not self._recorded:
             return None
         calls = (call, *(Call(each.tool, each.arguments) for each in self._recorded))
-        sitting = Sitting(Sample((calls,)), self._toolset, self._scope, most=len(calls))
+        sitting = Sitting(Sample((calls,)), self._fitting, most=len(calls))
         for step in steps:
             if sitting.fit(step, 0).match.ok:
                 same = [place for place in self._of_tool(call.name) if sitting.fit(step, place + 1).match.ok]
@@ -112,7 +112,7 @@ class Shelf:
         return None
 
     def _written(self, call: Call) -> Result | None:
-        sitting = Sitting(Sample(((call,),)), self._toolset, self._scope, most=1)
+        sitting = Sitting(Sample(((call,),)), self._fitting, most=1)
         for stub in self._stubs:
             if sitting.forbidden(stub.shape, 0).ok:
                 return Result(Source.STUB, stub.served, stub.shown)

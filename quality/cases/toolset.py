@@ -8,7 +8,7 @@ from typing import Any
 from engine import schema as json_schema
 from engine.errors import ToolError
 from engine.strict_json import JsonError, read_json
-from quality.cases.sample import Call, CallValidity
+from quality.cases.sample import Call
 from quality.cases.values import exact, plain, read_exact
 
 MAX_MESSAGE = 300  # characters
@@ -119,7 +119,7 @@ class Toolset:
         found = self.get(tool)
         return found.defaults if found else {}
 
-    def reading(self, call: Call, *, number: int, cycle: int, index: int) -> "Reading":
+    def facts(self, call: Call) -> "Facts":
         """A call with its arguments read exactly, and whether it is valid. Never raises."""
         code, path, message, arguments = "", "", "", None
         try:
@@ -135,19 +135,18 @@ class Toolset:
             code, message = "unknown_tool", f'no tool "{call.name[:80]}" was offered'
         elif tool is not None and arguments is not None and (fault := tool.fault(arguments)):
             code, path, message = "bad_arguments", fault.path, fault.reason
-        validity = CallValidity(
-            call=number, cycle=cycle, index=index, tool=call.name, code=code, path=path, message=message[:MAX_MESSAGE]
-        )
-        return Reading(call, validity, arguments)
+        return Facts(arguments, code, path, message[:MAX_MESSAGE])
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A call as the judge looks at it. `arguments` is None where they are no JSON object."""
+class Facts:
+    """What can be told of a call wherever it stands. `arguments` is None where they are no JSON object; `code` is
+    empty for a valid call, see `CallValidity`."""
 
-    call: Call
-    validity: CallValidity
     arguments: dict[str, Any] | None
+    code: str = ""
+    path: str = ""
+    message: str = ""
 
 
 def arguments_of(call: Call) -> dict[str, Any]:
