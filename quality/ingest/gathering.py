@@ -127,6 +127,7 @@ class _Traces:
         ended = [trace for trace, held in self._held.items() if held.last == self._ordinal]
         for trace in ended:
             held = self._take(trace)
+            held.late = False
             yield from _records(trace, held, whole=not held.misses)
 
     def make_room(self) -> Iterator[Parsed | ItemError]:

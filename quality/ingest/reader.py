@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quality.ingest.jsontext import MAX_BYTES
+from quality.ingest.pieces import AROUND, LISTS, Pieces
 
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
@@ -66,6 +67,14 @@ class ItemError:
     code: str
     path: str
     message: str
+
+
+class _Cut(Exception):
+    """The file ends inside a document; `path` is where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
 
 
 class Reader:
@@ -211,6 +220,9 @@ class Reader:
         """Values after each other; exactly one if the shape is `json`."""
         while self._skip_space():
             line = self._count_lines(self._at)
+            if self._shape == "auto" and self._is_unbounded():
+                yield from self._document(line)
+                continue
             item = self._value(line)
             if item is None:  # the parser says best what is missing
                 item = Item(self._index, line, self._data[self._at :])
@@ -218,6 +230,132 @@ class Reader:
             if self._shape == "json" and self._skip_space():
                 raise Unreadable("malformed_json", "There is more after the JSON value. Send an array, or JSON Lines.")
             yield item
+
+    # --- documents that cannot be held, or are cut off ----------------------------------------------------------------
+    def _is_unbounded(self) -> bool:
+        if self._here() != b"{":
+            return False
+        length, depth = self._length_of_container()
+        return depth > 0 or length > self._max_item
+
+    def _document(self, line: int) -> Iterator[Item | ItemError]:
+        """Such a document in pieces. One without a list to take apart is an item that is refused."""
+        self._index += 1
+        index, is_held, rest = self._index, len(self._data) - self._at <= self._max_item, self._data[self._at :]
+        pieces, found = Pieces(), False
+        end: ItemError | Unreadable | None = None
+        try:
+            for each in self._part((), "", b"", pieces):
+                found = True
+                yield each
+        except _Cut as cut:
+            self._at = len(self._data)
+            message = "It ends before this is complete. All that was complete before was read."
+            end = ItemError(index, self._count_lines(self._at), "truncated", cut.path, message)
+        except Unreadable as error:
+            end = error
+        if (piece := pieces.take()) is not None:
+            found = True
+            yield Item(index, pieces.line, piece, piece=True)
+        self._index = index
+        if isinstance(end, Unreadable):
+            raise end
+        if found:
+            yield from [end] if end else []
+        elif is_held and end:
+            yield Item(index, line, rest)  # the parser says best what is missing
+        else:
+            yield self._too_large(line)
+
+    def _part(self, path: tuple[str, ...], where: str, key: bytes, pieces: Pieces) -> Iterator[Item | ItemError]:
+        """Pieces of a container with a list somewhere inside, and what is too large in it; raises _Cut, Unreadable."""
+        bracket = self._here()
+        pieces.enter(bracket, key)
+        self._at += 1
+        position = 0
+        while self._next(b"}" if bracket == b"{" else b"]", position, where):
+            if bracket == b"{":
+                yield from self._member(path, where, pieces)
+            elif path in LISTS:
+                yield from self._element(f"{where}[{position}]", pieces)
+            elif self._here() == b"{":
+                yield from self._part(path, f"{where}[{position}]", b"", pieces)
+            else:
+                self._take(where)
+            position += 1
+        if path in LISTS and (piece := pieces.take()) is not None:
+            yield Item(self._index, pieces.line, piece, piece=True)
+        pieces.leave()
+
+    def _next(self, end: bytes, position: int, where: str) -> bool:
+        """Go to the next member or element; False after the last. Raises _Cut."""
+        if not self._skip_space():
+            raise _Cut(where)
+        if self._here() == end:
+            self._at += 1
+            return False
+        if position:
+            self._expect(b",", where)
+        return True
+
+    def _expect(self, character: bytes, where: str) -> None:
+        """Pass a character and the space after it; raises _Cut, Unreadable."""
+        if not self._skip_space():
+            raise _Cut(where)
+        if self._here() != character:
+            raise self._unexpected(repr(character.decode()), where)
+        self._at += 1
+        if not self._skip_space():
+            raise _Cut(where)
+
+    def _unexpected(self, expected: str, where: str) -> Unreadable:
+        line, found = self._count_lines(self._at), self._here().decode(errors="replace")
+        where = where or "the document"
+        message = f"Line {line}: expected {expected} in {where}, found {found!a}. What follows was not read."
+        return Unreadable("malformed_json", message)
+
+    def _key(self, where: str) -> bytes:
+        length = self._length_of_scalar(_STRING)
+        key = self._data[self._at : self._at + length]
+        self._at += length
+        if not self._skip_space():
+            raise _Cut(where)
+        return key
+
+    def _member(self, path: tuple[str, ...], where: str, pieces: Pieces) -> Iterator[Item | ItemError]:
+        if self._here() != b'"':
+            raise self._unexpected("a key in double quotes", where)
+        key = self._key(where)
+        name = _plain(key)
+        inside, field = (*path, name), f"{where}.{name}" if where else name
+        self._expect(b":", where)
+        here = self._here()
+        if (here == b"[" and inside in LISTS) or (here in (b"{", b"[") and inside in AROUND):
+            yield from self._part(inside, field, key, pieces)
+            return
+        value = self._take(field)
+        if not self._skip_space():  # a scalar may be cut anywhere
+            raise _Cut(field)
+        if isinstance(value, Item):
+            pieces.member(key, value.raw)
+
+    def _element(self, where: str, pieces: Pieces) -> Iterator[Item | ItemError]:
+        line = self._count_lines(self._at)
+        element = self._take(where)
+        if isinstance(element, ItemError):
+            yield ItemError(element.index, line, element.code, where, element.message)
+        elif element.raw[:1] == b"{":
+            pieces.add(element.raw, line)
+        if pieces.is_full and (piece := pieces.take()) is not None:
+            yield Item(self._index, pieces.line, piece, piece=True)
+
+    def _take(self, where: str) -> Item | ItemError:
+        """A value that is no item of its own; raises _Cut."""
+        value = self._value(self._line)
+        self._index -= 1
+        if value is None:
+            raise _Cut(where)
+        return value
 
     def _array(self) -> Iterator[Item | ItemError]:
         self._at += 1
@@ -321,3 +459,8 @@ class Reader:
                 depth += 1 if here in b"[{" else -1
                 if depth == 0:
                     return True
+
+
+def _plain(key: bytes) -> str:
+    """The name of a member, as far as it matters for finding lists and for messages."""
+    return key[1:-1].decode(errors="replace")[:100]

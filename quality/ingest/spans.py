@@ -246,9 +246,7 @@ class _Trace:
 
     def _place_rest(self) -> None:
         above = _inherit(self.spans, self.by_id, self._cycle_of_model())
-        following: dict[int, int] = {
-            cycle: max((asked.call.index for asked in reply), default=-1) + 1 for cycle, reply in enumerate(self.asked)
-        }
+        following = {cycle: self._following(cycle) for cycle in range(len(self.models))}
         for place in self.places:
             if place.cycle is None:
                 before = bisect_right(self._starts, _start(place.span)) - 1
@@ -260,6 +258,11 @@ class _Trace:
                 if place.index > MAX_PLACE:
                     raise RecordError("out_of_range", "spans", f"More than {MAX_PLACE:,} calls of one reply.")
 
+    def _following(self, cycle: int) -> int:
+        """The first place after those that calls of this reply take."""
+        every = self.models[cycle][1].tells_unexecuted
+        return max((asked.call.index for asked in self.asked[cycle] if asked.used or every), default=-1) + 1
+
     def _cycle_of_model(self) -> Callable[[Span], int | None]:
         cycles = {span.id: cycle for cycle, (span, _) in enumerate(self.models)}
         return lambda span: cycles.get(span.id)
@@ -270,8 +273,8 @@ class _Trace:
         at = bisect_right(told, asked.cycle, key=lambda entry: entry[0])
         if at == len(told):
             return None
-        results = told[at][1][-asked.num_same :]
-        return results[min(asked.nth, len(results) - 1)]
+        results = told[at][1]
+        return results[min(max(len(results) - asked.num_same, 0) + asked.nth, len(results) - 1)]
 
     def conversation(self, span: Span) -> str | None:
         named = self.inherited(span, "conversation", anywhere=True)
@@ -438,10 +441,7 @@ def _alone(call: CallRecord) -> TurnRecord:
         conversation=call.conversation,
         contact=call.contact,
         started_at=call.started_at,
-        model=call.model,
-        provider=call.provider,
-        prompt_version=call.prompt_version,
-        tools=call.tools,
+        num_cycles=1,
     )
 
 
