@@ -119,7 +119,12 @@ def _columns(place: QueryDict, row: Row, record: Any, sides: list[ReplaySide], q
 
 def _links(side: str, cell: Cell, chosen: dict[str, int | None], query: str) -> list[dict[str, Any]]:
     return [
-        {"mark": mark, "is_shown": mark.index == chosen[side], "url": _address(side, mark.index, chosen, query)}
+        {
+            "mark": mark,
+            "is_shown": mark.index == chosen[side],
+            "is_first_fresh": mark in cell.fresh[:1],
+            "url": _address(side, mark.index, chosen, query),
+        }
         for mark in (*cell.marks, *cell.fresh)
     ]
 

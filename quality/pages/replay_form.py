@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from django import forms
 from django.contrib import messages
-from django.core.exceptions import ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -101,8 +101,9 @@ class ReplayForm(forms.Form):
                     label=f"{word} {noun}", required=False, min_value=1 if whole else None, max_value=10**12
                 )
         models = [(one.label, f"{one.label} ({one.model})") for one in _models()]
-        self._choose(("candidate_model",), models)
-        self._choose(("baseline_model",), models)
+        gone = self._given("candidate_model", "baseline_model") - {label for label, _ in models}
+        asked = [*models, *((label, f"{label} (not there any more)") for label in sorted(gone))]
+        self._choose(("candidate_model", "baseline_model"), asked)
         self._choose(("judge",), [("", "Nobody"), *models])
         self._choose(("candidate_prompt", "baseline_prompt"), _prompts())
         self._choose(("candidate_tools", "baseline_tools"), _toolsets(self._given("candidate_tools", "baseline_tools")))
@@ -185,7 +186,8 @@ class ReplayForm(forms.Form):
             return
         for path, faults in error.error_dict.items():
             field = self._field_of(path)
-            told = faults if field else [f"{path}: {' '.join(fault.messages)}" for fault in faults]
+            is_named = field or path == NON_FIELD_ERRORS
+            told = faults if is_named else [f"{path}: {' '.join(fault.messages)}" for fault in faults]
             self.add_error(field, cast(Any, told))
 
     def _field_of(self, path: str) -> str | None:
@@ -288,7 +290,7 @@ def _replays(given: set[str]) -> list[tuple[str, str]]:
 def first(request: TenantRequest) -> dict[str, Any]:
     """From the address: an earlier replay (`again`), named cases, or the filter of the page of cases."""
     usual = RunSettings()
-    values = _of_settings(usual) | {"against": "none", "candidate_tools": "recorded", "baseline_tools": "recorded"}
+    values = of_settings(usual) | {"against": "none", "candidate_tools": "recorded", "baseline_tools": "recorded"}
     if model := next(iter(_models()), None):
         values |= {"candidate_model": model.label, "baseline_model": model.label}
     if pk := request.GET.get("again", ""):
@@ -303,7 +305,7 @@ def _of_replay(pk: str) -> dict[str, Any]:
     replay = Replay.objects.defer("result").filter(pk=int(pk)).first() if pk.isdecimal() and len(pk) < 19 else None
     if replay is None:
         raise Http404("There is no such replay.")
-    values = _of_settings(RunSettings.from_json(replay.settings)) | {"name": replay.name}
+    values = of_settings(RunSettings.from_json(replay.settings)) | {"name": replay.name}
     sides = ReplaySide.objects.filter(replay=replay).defer("tools").select_related("toolset").defer("toolset__tools")
     for side in sides:
         values |= _of_side(side)
@@ -331,7 +333,7 @@ def _spans(numbers: list[int]) -> Iterable[str]:
             start = None
 
 
-def _of_settings(settings: RunSettings) -> dict[str, Any]:
+def of_settings(settings: RunSettings) -> dict[str, Any]:
     values: dict[str, Any] = {
         "samples": settings.samples,
         "concurrency": settings.concurrency,
@@ -398,7 +400,7 @@ def replay_new(request: TenantRequest) -> HttpResponse:
 @tenant_view(Role.OPERATOR)
 def replay_estimate(request: TenantRequest) -> HttpResponse:
     """What the form as it is now would take."""
-    return render(cast(HttpRequest, request), "quality/replay_new.html#estimate", _estimated(ReplayForm(request.POST)))
+    return render(cast(HttpRequest, request), "quality/replay_new.html#estimate", estimated(ReplayForm(request.POST)))
 
 
 def _page(request: TenantRequest, form: ReplayForm, sent: ReplayForm, *, status: int = 200) -> HttpResponse:
@@ -406,31 +408,30 @@ def _page(request: TenantRequest, form: ReplayForm, sent: ReplayForm, *, status:
         "form": form,
         "has_models": bool(_models()),
         "has_cases": Case.objects.filter(status=CaseStatus.ACTIVE).exists(),
-        **_estimated(sent),
+        **estimated(sent),
     }
     return render(cast(HttpRequest, request), "quality/replay_new.html", context, status=status)
 
 
-def _estimated(form: ReplayForm) -> dict[str, Any]:
+def estimated(form: ReplayForm) -> dict[str, Any]:
     """How many cases, what it takes, or what stands in the way."""
     if not form.is_valid():
-        told = [
-            f"{form.fields[name].label or name.capitalize()}: {' '.join(map(str, errors))}"
-            if name in form.fields
-            else " ".join(map(str, errors))
-            for name, errors in form.errors.items()
-        ]
+        told = [f"{_words(name)}{' '.join(map(str, errors))}" for name, errors in form.errors.items()]
         return {"estimate": None, "obstacles": told}
     try:
         wanted = form.wanted
         chosen = plan.chosen_cases(wanted)
         return {
-            "chosen": chosen,
             "num_cases": len(chosen),
             "named": [case.ref for case in chosen[:MAX_NAMED]],
             "num_more": max(0, len(chosen) - MAX_NAMED),
-            "estimate": plan.estimate(wanted) if chosen else None,
+            "estimate": plan.estimate(wanted),
             "obstacles": [],
         }
     except ValidationError as error:
         return {"estimate": None, "obstacles": error.messages}
+
+
+def _words(field: str) -> str:
+    """A field as the sentence about it begins."""
+    return "" if field == NON_FIELD_ERRORS else f"{field.replace('_', ' ').capitalize()}: "

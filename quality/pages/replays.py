@@ -17,11 +17,11 @@ from quality.calls import BadCursor
 from quality.cases.gate import Exit
 from quality.filters import MomentField, QueryForm
 from quality.improve import cases, keyset
-from quality.models import LIVE_REPLAYS, Case, CaseStatus, Replay, ReplaySample, ReplaySchedule, ReplaySide, ReplayState
+from quality.models import LIVE_REPLAYS, Case, CaseStatus, Replay, ReplaySchedule, ReplaySide, ReplayState
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.conditions import Words, chips, conditions
 from quality.pages.render import render_page
-from quality.replay import findings, matrix, outcome, steps, trends
+from quality.replay import answers, findings, matrix, outcome, steps, trends
 from quality.replay.matrix import FLAGS, RowFilter
 from quality.replay.sample_view import VERDICTS
 from quality.replay.trends import Rate, rate_of
@@ -298,7 +298,7 @@ def _told(replay: Replay, sides: list[ReplaySide]) -> dict[str, Any]:
         "broken": comparison.get("broken", 0),
         "mended": comparison.get("mended", 0),
         "p": comparison.get("mcnemarP"),
-        "warnings": [text for text in (comparison.get("warning"), *result.get("notices", ())) if text],
+        "warnings": [*dict.fromkeys(text for text in (comparison.get("warning"), *result.get("notices", ())) if text)],
     }
 
 
@@ -423,16 +423,8 @@ def replay_answers(request: TenantRequest, pk: int) -> HttpResponseBase:
     with tenant_scope(request.tenant):
         replay_at(pk)
     filename = f"{request.tenant.slug}-replay-{pk}-answers.jsonl"
-    chunks = answers(pk, tenant_id=request.tenant.pk)
-    return stream(request, chunks, content_type="application/x-ndjson; charset=utf-8", filename=filename)
-
-
-def answers(pk: int, *, tenant_id: int) -> Any:
-    """The stored attempts of a replay, a line each, in constant memory. Opens a scope of its own."""
-    with tenant_scope(tenant_id):
-        rows = ReplaySample.objects.filter(replay_id=pk).order_by("replay_case_id", "side", "index")
-        for data in rows.values_list("data", flat=True).iterator(chunk_size=50):
-            yield f"{data}\n".encode()
+    chunks = answers.lines(pk, tenant_id=request.tenant.pk)
+    return stream(request, chunks, content_type=answers.MEDIA_TYPE, filename=filename)
 
 
 # Trends.

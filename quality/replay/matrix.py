@@ -10,6 +10,7 @@ from typing import Final
 
 from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
 
+from quality.cases.confirm import FRESH
 from quality.cases.results import Standing
 from quality.cases.statistics import Change
 from quality.improve import keyset
@@ -17,7 +18,6 @@ from quality.models import Replay, ReplayCase, ReplayFinding, ReplaySample
 
 PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 200
-FIRST_FRESH: Final = 1_000_000  # samples from this index on confirm a suspect
 
 # What a row can be looked for by, in the order in which it is offered.
 FLAGS: Final[dict[str, str]] = {
@@ -68,11 +68,11 @@ class Mark:
     @property
     def number(self) -> int:
         """As people count, from 1; of the fresh samples too."""
-        return self.index % FIRST_FRESH + 1
+        return self.index % FRESH + 1
 
     @property
     def is_fresh(self) -> bool:
-        return self.index >= FIRST_FRESH
+        return self.index >= FRESH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ class Cell:
         return sum(mark.verdict == "pass" for mark in self.marks)
 
     @property
-    def errors(self) -> int:
-        return sum(mark.verdict == "error" for mark in self.marks)
+    def fresh_passes(self) -> int:
+        return sum(mark.verdict == "pass" for mark in self.fresh)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +191,7 @@ def _ordered(replay: Replay, wanted: RowFilter) -> QuerySet[ReplayCase]:
 def _flag(name: str, replay: Replay) -> Q:
     """What a flag asks of a row."""
     if name == "invalid_calls":
-        invalid = ReplaySample.objects.filter(replay=replay, verdict="invalid_call").order_by()
-        return Q(pk__in=invalid.values("replay_case_id"))
+        return Q(pk__in=_with_invalid_calls(replay).values("replay_case_id"))
     if name == "drifted":
         return _drifted(replay)
     if name == "disputed":
@@ -225,6 +224,11 @@ def _drifted(replay: Replay) -> Q:
     return Q(pk__in=drifted.values("replay_case_id"))
 
 
+def _with_invalid_calls(replay: Replay) -> QuerySet[ReplaySample]:
+    """Some call could not have run, whatever the verdict is."""
+    return ReplaySample.objects.filter(replay=replay).exclude(invalid_calls=[]).order_by()
+
+
 def _disputes(replay: Replay) -> QuerySet[ReplayFinding]:
     """Of this replay, or open still from another."""
     kind = ReplayFinding.Kind.DISPUTED
@@ -232,19 +236,17 @@ def _disputes(replay: Replay) -> QuerySet[ReplayFinding]:
 
 
 def _filled(replay: Replay, cases: list[ReplayCase], sides: list[str]) -> list[Row]:
-    """The rows with their samples: two queries."""
+    """The rows with their samples."""
     marks = _marks(replay, cases)
-    disputed = set(
-        _disputes(replay).filter(case_id__in=[case.case_id for case in cases]).values_list("case_id", flat=True)
-    )
+    said = _disputes(replay).filter(case_id__in=[case.case_id for case in cases])
+    disputed = set(said.values_list("case_id", flat=True))
+    invalid = set(_with_invalid_calls(replay).filter(replay_case__in=cases).values_list("replay_case_id", flat=True))
     return [
         Row(
             case=case,
             cells=tuple(_cell(side, case.num_samples, marks.get((case.pk, side), ())) for side in sides),
             is_disputed=case.case_id in disputed,
-            has_invalid_call=any(
-                mark.verdict == "invalid_call" for side in sides for mark in marks.get((case.pk, side), ())
-            ),
+            has_invalid_call=case.pk in invalid,
         )
         for case in cases
     ]

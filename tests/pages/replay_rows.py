@@ -5,13 +5,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from django.utils import timezone
-
 from quality.cases.attempt import Attempt
-from quality.cases.sample import Call, Ending, Reason, Sample, Served
+from quality.cases.sample import Call, CallValidity, Ending, Reason, Sample, Served
 from quality.models import Case, Replay, ReplayCase, ReplaySample, ReplaySide
 from tests.factories import LATEST
 
+INVALID = CallValidity(call=0, cycle=0, index=0, tool="get_weather", code="bad_arguments", path="/unit")
 RIGHT, WRONG = '{"city": "Zürich"}', '{"city": "Zurich", "unit": "kelvin"}'
 
 
@@ -61,6 +60,7 @@ def make_sample(
 ) -> ReplaySample:
     attempt = attempt_of(row, verdict, side=side, index=index)
     reasons = [reason.as_dict() for reason in reasons_of(verdict)]
+    fields.setdefault("invalid_calls", [INVALID.as_dict()] if verdict == "invalid_call" else [])
     usual = {"data": attempt.line(), "reasons": reasons, "requests": 1, "prompt_tokens": 300, "completion_tokens": 20}
     return ReplaySample.objects.create(
         replay_id=row.replay_id, replay_case=row, side=side, index=index, verdict=verdict, **(usual | fields)
@@ -116,7 +116,3 @@ def samples_of(row: ReplayCase, verdicts: str, *, side: str = "candidate", first
         num_finished=ReplaySample.objects.filter(replay_id=row.replay_id).count(), num_errors=verdicts.count("e")
     )
     return made
-
-
-def now() -> dt.datetime:
-    return timezone.now()

@@ -13,7 +13,7 @@ from quality.replay import matrix
 from quality.replay.matrix import RowFilter
 from tenants.models import ModelEndpoint
 from tenants.scope import tenant_scope
-from tests.factories import LATEST, CaseFactory
+from tests.factories import LATEST, CaseFactory, ToolsetFactory
 from tests.pages.conftest import HTMX
 from tests.pages.replay_rows import make_replay, make_row, make_sample, make_side, result_of, samples_of
 
@@ -360,3 +360,100 @@ class TestDoors:
             stored = {sample.data.encode() for sample in ReplaySample.objects.all()}
         assert len(lines) == 24
         assert set(lines) == stored
+
+
+class TestTheForm:
+    def sent(self, **fields):
+        usual = {
+            "candidate_model": "small", "candidate_tools": "recorded", "against": "none", "concurrency": "2",
+            "max_cycles": "8", "on_miss": "stop", "samples": "3",
+        }  # fmt: skip
+        return {**usual, **fields}
+
+    def test_begins_with_the_filter_of_the_cases_and_tells_what_it_takes(self, tenant, browse, model):
+        with tenant_scope(tenant):
+            chosen, _ = CaseFactory(tags=["night"]), CaseFactory()
+        client = browse()
+        assert f"{address('replay-new')}?tag=night" in client.get(f"{address('case-list')}?tag=night").text
+        page = client.get(f"{address('replay-new')}?tag=night&label=bad_args").text
+        assert 'value="night"' in page
+        assert re.search(r'value="bad_args"[^>]*checked', page)
+        estimate = page.split('id="estimate"')[1]
+        assert "1 case<" in estimate
+        assert chosen.ref in estimate
+        assert "from the length of the requests" in estimate
+
+    def test_tells_again_as_it_is_changed_and_what_stands_in_the_way(self, tenant, browse, model):
+        with tenant_scope(tenant):
+            for _ in range(2):
+                CaseFactory()
+        client = browse()
+        estimate = client.post(address("replay-estimate"), self.sent(cases="REG-1, 2", samples="5"), headers=HTMX).text
+        assert "2 cases" in estimate
+        assert '<td class="num">10</td>' in estimate
+        for fields, told in (
+            ({"cases": "REG-1, soup"}, "is no case"),
+            ({"cases": "7-9"}, "There is no case REG-7, REG-8, REG-9"),
+            ({"tag": "nobody"}, "No active case is chosen"),
+            ({"against": "side"}, "Choose the model of the baseline"),
+            ({"samples": "0"}, "greater than or equal to 1"),
+        ):
+            assert told in client.post(address("replay-estimate"), self.sent(**fields), headers=HTMX).text, told
+
+    def test_starts_what_it_says(self, tenant, browse, model):
+        with tenant_scope(tenant):
+            CaseFactory()
+        sent = self.sent(name="both", against="side", baseline_model="small", baseline_tools="recorded", cases="1-1",
+                         confirm="on", seed="7", budget_calls="50")  # fmt: skip
+        response = browse().post(address("replay-new"), sent)
+        with tenant_scope(tenant):
+            replay = Replay.objects.get()
+            assert response.url == address("replay-detail", replay.pk)
+            assert (replay.name, replay.state, replay.num_expected) == ("both", "queued", 6)
+            assert (replay.settings["seed"], replay.settings["budget"]["calls"]) == (7, 50)
+            assert sorted(replay.sides.values_list("name", flat=True)) == ["baseline", "candidate"]
+
+    def test_keeps_what_was_written_where_a_start_is_refused(self, tenant, browse, model):
+        with tenant_scope(tenant):
+            CaseFactory()
+        response = browse().post(address("replay-new"), self.sent(name="mine", budget_cost="5", case_budget_time="9"))
+        assert response.status_code == 400
+        assert 'value="mine"' in response.text
+        field = response.text.split('for="id_budget_cost"')[1].split("</div>")[0]
+        assert "needs the prices of the models" in field
+        with tenant_scope(tenant):
+            assert not Replay.objects.exists()
+
+    def test_same_again_has_the_same_cases_sides_and_settings(self, tenant, browse, model):
+        with tenant_scope(tenant):
+            for _ in range(5):
+                CaseFactory()
+            toolset = ToolsetFactory()
+        client = browse()
+        sent = self.sent(cases="1-3, REG-5", against="side", baseline_model="small", baseline_tools=toolset.sha256,
+                         on_miss="fixed", miss_result="none", seed="")  # fmt: skip
+        client.post(address("replay-new"), sent)
+        with tenant_scope(tenant):
+            replay = Replay.objects.get()
+        page = client.get(f"{address('replay-new')}?again={replay.pk}").text
+        assert 'value="1-3, REG-5"' in page
+        assert "4 cases" in page.split('id="estimate"')[1]
+        assert re.search(rf'name="baseline_tools".*?value="{toolset.sha256}" selected', page, re.DOTALL)
+        assert re.search(r'value="fixed" selected', page)
+        seed = re.search(r'<input type="number" name="seed"[^>]*>', page)
+        assert seed
+        assert "value=" not in seed[0]
+
+    def test_sides_are_swapped_without_a_script(self, tenant, browse, model):
+        with tenant_scope(tenant):
+            CaseFactory()
+            ModelEndpoint.objects.create(label="large", base_url="http://127.0.0.1:9/v1", model="big")
+        sent = self.sent(against="side", baseline_model="large", baseline_tools="recorded", do="swap")
+        page = browse().post(address("replay-new"), sent).text
+        assert re.search(r'name="candidate_model".*?value="large" selected.*?</select>', page, re.DOTALL)
+        assert re.search(r'name="baseline_model".*?value="small" selected.*?</select>', page, re.DOTALL)
+        with tenant_scope(tenant):
+            assert not Replay.objects.exists()
+
+    def test_teaches_where_there_is_nobody_to_ask(self, tenant, browse):
+        assert "There is no model to ask" in browse().get(address("replay-new")).text
