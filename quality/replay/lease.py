@@ -60,8 +60,8 @@ def give_back(replay: Replay, *, seconds: float) -> bool:
         held.state = ReplayState.QUEUED
     is_queued = held.state == ReplayState.QUEUED
     held.lease_token, held.lease_until = None, lease_end() if is_queued else None
-    held.seconds += seconds
-    held.save(update_fields=["state", "lease_token", "lease_until", "seconds"])
+    held.attempt, held.seconds = 0, held.seconds + seconds
+    held.save(update_fields=["state", "attempt", "lease_token", "lease_until", "seconds"])
     return is_queued
 
 

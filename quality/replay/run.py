@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count, F, Sum
+from django.db.models import Count, F, QuerySet, Sum
 
 from engine.net import Guard
 from quality import tasks
@@ -175,7 +175,7 @@ class _Slice:
 
     async def _judge(self) -> bool:
         """What waits for the judge model: it is asked in a thread of its own, then verdicts are read anew."""
-        if not await self._in_scope(self._waiting().exists):
+        if not await self._in_scope(lambda: self._waiting().exists()):
             return True
         await self._enter(Replay.Stage.JUDGE)
         if not await asyncio.to_thread(self._ask_judge):
@@ -227,8 +227,9 @@ class _Slice:
         )
 
     def _in_time(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        for job in jobs:
-            if self._is_over:
+        """Jobs to begin: one at least, so that each slice gets further."""
+        for place, job in enumerate(jobs):
+            if self._is_stopped or (place and self._is_over):
                 return
             yield job
 
@@ -241,7 +242,7 @@ class _Slice:
         await self._in_scope(partial(self._write, sample, self.elapsed()))
 
     def _write(self, sample: ReplaySample, seconds: float) -> None:
-        is_error = sample.verdict == Verdict.ERROR and not sample.awaits_judge
+        is_error = int(sample.verdict == Verdict.ERROR and not sample.awaits_judge)
         changed = ours(self._replay).update(
             num_finished=F("num_finished") + 1,
             num_errors=F("num_errors") + is_error,
@@ -270,7 +271,7 @@ class _Slice:
 
     # Judging.
 
-    def _waiting(self) -> Any:
+    def _waiting(self) -> QuerySet[ReplaySample]:
         return ReplaySample.objects.filter(replay=self._replay, awaits_judge=True)
 
     def _ask_judge(self) -> bool:
@@ -354,11 +355,11 @@ def _count(sample: ReplaySample) -> None:
     if sample.index >= FRESH or sample.awaits_judge:
         return
     side = "baseline" if sample.side == BASELINE else "candidate"
-    is_error = sample.verdict == Verdict.ERROR
+    is_error, passed = int(sample.verdict == Verdict.ERROR), int(sample.verdict == Verdict.PASS)
     ReplayCase.objects.filter(pk=sample.replay_case_id).update(
         num_errors=F("num_errors") + is_error,
         **{
-            f"{side}_judged": F(f"{side}_judged") + (not is_error),
-            f"{side}_passes": F(f"{side}_passes") + (sample.verdict == Verdict.PASS),
+            f"{side}_judged": F(f"{side}_judged") + 1 - is_error,
+            f"{side}_passes": F(f"{side}_passes") + passed,
         },
     )

@@ -30,6 +30,7 @@ def sample_of(
     """A sample as it is stored, not saved yet."""
     price = side.endpoint.price
     return ReplaySample(
+        tenant_id=row.tenant_id,
         replay_id=row.replay_id,
         replay_case=row,
         side=side.name,
