@@ -50,6 +50,11 @@ class Logs[L: Log]:
         self._logs[id(log)] = log
         self._held += log.size
 
+    def hold(self, log: L, size: int) -> None:
+        """A log that was let out goes on to hold so much, so that what follows finds it."""
+        log.size = size
+        self._held += size
+
     def _forget(self, log: L) -> None:
         del self._logs[id(log)]
         for key in log.keys:

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from quality.ingest import importer
+from quality.ingest import formats, importer
 from quality.models import Import, ImportIssue, ImportState
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.render import render_page
@@ -22,8 +22,10 @@ from quality.streaming import stream
 from tenants.models import Role
 from tenants.scope import tenant_scope
 
-WORDS = {"auto": "Recognise it", "openai_chat": "OpenAI chat completions", "neutral": "Neutral records"}
-FORMATS = [(name, WORDS.get(name, name)) for name in importer.FORMAT_CHOICES]
+FORMATS = [
+    (name, "Recognise it" if name == importer.DETECT else formats.FORMATS[name].LABEL)
+    for name in importer.FORMAT_CHOICES
+]
 PAGE_SIZE = 50
 LIVE = (ImportState.QUEUED, ImportState.RUNNING)
 

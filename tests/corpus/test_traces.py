@@ -6,18 +6,16 @@ from pathlib import Path
 import pytest
 
 from quality.ingest.formats import FORMATS
-from quality.ingest.items import Parsed
+from quality.ingest.items import Checked, Parsed, check
 from quality.ingest.reader import Reader
 from quality.ingest.records import to_neutral
 from quality.ingest.traces import AUTO, Traces
 from tests.corpus import corpus
 
-FILES = sorted(
-    path
-    for name in FORMATS
-    for path in (corpus.folder() / "traces" / name).glob("*.json")
-    if not path.name.endswith(".expected.json")
+ALL_FILES = sorted(
+    path for path in (corpus.folder() / "traces").glob("*/*.json") if not path.name.endswith(".expected.json")
 )
+FILES = [path for path in ALL_FILES if path.parent.name in FORMATS]
 IDS = [f"{path.parent.name}/{path.stem}" for path in FILES]
 
 
@@ -43,3 +41,12 @@ def test_a_trace_is_recognised_by_itself(path):
         list(traces)
     assert traces.format is not None
     assert path.parent.name == traces.format.NAME
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=[f"{path.parent.name}/{path.stem}" for path in ALL_FILES])
+def test_no_format_takes_the_files_of_another(path):
+    with path.open("rb") as file:
+        roots = [item.root for item in check(Reader(file.read)) if isinstance(item, Checked)]
+    assert roots
+    takers = {name for name, format in FORMATS.items() for root in roots if format.recognise(root)}
+    assert takers <= {path.parent.name}

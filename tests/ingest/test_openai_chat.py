@@ -215,6 +215,18 @@ def test_pairs_of_several_chats_may_alternate():
     assert [c.result for turn in mixed for c in turn.calls] in (['"x"', '"y"'], ['"y"', '"x"'])
 
 
+def test_chats_that_begin_alike_are_told_apart_by_their_replies():
+    def of(number: int) -> list[dict[str, Any]]:
+        name = f"call_{number}"
+        reply = {**asks(call(name)), "refusal": None}
+        second = [SYSTEM, USER, asks(call(name)), answers(name, name)]
+        return [pair([SYSTEM, USER], reply, number), pair(second, says("Sent."), number + 1)]
+
+    one, two = of(10), of(20)
+    mixed = turns([one[0], two[0], one[1], two[1]])
+    assert sorted(mixed, key=repr) == sorted([*turns(one), *turns(two)], key=repr)
+
+
 def test_the_first_half_of_a_log_merges_into_the_whole():
     first = [USER]
     second = [USER, asks(call("a")), answers("sent", "a")]

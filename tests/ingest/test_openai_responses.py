@@ -206,6 +206,21 @@ def test_many_open_logs_are_let_out_and_told_once(monkeypatch, tenant):
     assert [c["result"] for c in state(tenant)["calls"]] == ['"sent"'] * 20
 
 
+def test_a_log_too_long_to_hold_loses_no_result(monkeypatch, tenant):
+    monkeypatch.setattr("quality.ingest.logs.MAX_HELD_BYTES", 1_500)
+    log = [pair(0, "Order?", call("c0"), conversation="conv")]
+    for n in range(1, 30):
+        given = [output(f"sent {n}", f"c{n - 1}"), *([{"role": "user", "content": "Next?"}] if n % 3 == 0 else [])]
+        log.append(pair(n, given, call(f"c{n}"), conversation="conv"))
+    assert not take(log, tenant).rejected
+    stored = state(tenant)
+    assert len(stored["turns"]) == 10
+    assert sum(c["result"] is None for c in stored["calls"]) == 1
+    assert sorted((c["message_id"], c["cycle"]) for c in stored["calls"]) == sorted(
+        (f"resp_{n}", n % 3) for n in range(30)
+    )
+
+
 @pytest.mark.parametrize(
     ("item", "code", "path"),
     [

@@ -29,6 +29,7 @@ LABEL = "OpenAI Responses"
 _CALLS = ("function_call", "custom_tool_call", "mcp_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _UNKNOWN = Reply()
+MAX_OPEN_TURN_BYTES = 2 * 1024 * 1024
 
 
 def recognise(root: Node) -> bool:
@@ -225,11 +226,13 @@ def _conversation(value: dict[str, Any], prefix: str) -> str | None:
 
 @dataclass(slots=True, eq=False)
 class _Log(Log):
-    """`items` are all up to the newest response, `open_input` those of a request that got none."""
+    """`items` are all up to the newest response, but for those dropped to make room; `open_input` those of a request
+    that got none."""
 
     told: _Told = field(default_factory=_Told)
     items: list[_Item] = field(default_factory=list)
     open_input: list[_Item] = field(default_factory=list)
+    num_dropped: int = 0
     answered: set[str] = field(default_factory=set)
     last: Checked | None = None
     default: Reply = _UNKNOWN
@@ -276,6 +279,10 @@ class _Logs:
         self._logs.keep(log, named if only_new else [*named, *keys[size - 1 : size], *keys[-1:]])
         for full in self._logs.full():
             yield from _end(full)
+            if full is log and only_new:
+                self._logs.hold(full, _keep_open_turn(full))
+            else:
+                full.items, full.open_input = [], []
 
     def close(self) -> Iterator[Parsed | ItemError]:
         for log in self._logs.rest():
@@ -287,8 +294,10 @@ def _extend(log: _Log, pair: _Pair, *, only_new: bool) -> None:
     log.last, log.default = pair.item, Reply(tools=pair.reply.tools)
     log.size = log.size + pair.item.size if only_new else pair.item.size
     log.open_input = []
-    if not log.items:  # it was let out
-        log.replies = {} if only_new else log.replies
+    if only_new and not log.items:  # it was let out
+        log.replies = {}
+    if not only_new:
+        log.num_dropped = 0
     items = [*log.items, *pair.input] if only_new else pair.input
     if pair.output is None:
         if only_new:
@@ -360,9 +369,8 @@ def _end(log: _Log) -> Iterator[Parsed | ItemError]:
     if item is None:
         return
     items = [*log.items, *log.open_input]
-    log.items, log.open_input = [], []
     for position, each in enumerate(items):
-        each.place = f"#{position}"
+        each.place = f"#{log.num_dropped + position}"
     try:
         system, said = _messages(items, default=log.default, replies=log.replies)
         history = History(
@@ -379,3 +387,18 @@ def _end(log: _Log) -> Iterator[Parsed | ItemError]:
         yield Parsed(item.index, item.line, item.size, tuple(turns(history)))
     except RecordError as error:
         yield item.refuse(error)
+
+
+def _keep_open_turn(log: _Log) -> int:
+    """Drop all but the turn that a log is in: its results are still to come. Bytes that are left: none if they would be
+    too many."""
+    users = (at for at, item in enumerate(log.items) if not item.by_model and item.kind == "message")
+    start = max(users, default=0)
+    kept = log.items[start:]
+    size = sum(len(item.node.raw) for item in kept)
+    if size > MAX_OPEN_TURN_BYTES:
+        start, kept, size = len(log.items), [], 0
+    log.num_dropped += start
+    log.items = kept
+    log.replies = {at - start: reply for at, reply in log.replies.items() if at >= start}
+    return size
