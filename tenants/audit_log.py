@@ -21,6 +21,7 @@ SUBJECTS: dict[str, str] = {
     "cases": "Imports of cases",
     "finding": "Disputed and confirmed failures",
     "quarantine": "Quarantine of cases",
+    "replay": "Replays",
     "replay_schedule": "Schedules of replays",
     "notification": "Notifications",
     "coach": "Coach",

@@ -76,7 +76,7 @@ class ScheduleForm(forms.Form):
         return cls(initial=_initial(schedule))
 
 
-def _preview(cron: str, zone: str) -> dict[str, Any]:
+def preview(cron: str, zone: str) -> dict[str, Any]:
     """When it comes, in words and as the next slots; or `cron_faults`."""
     if not cron.strip():
         return {}
@@ -95,7 +95,7 @@ def _form_page(request: TenantRequest, form: ScheduleForm, schedule: Schedule | 
         "history": [(slot, schedules.is_by_hand(slot)) for slot in history],
         "zones": zone_names(),
         "nonce": uuid.uuid4().hex,
-        **_preview(form["cron"].value() or "", form["zone"].value() or ""),
+        **preview(form["cron"].value() or "", form["zone"].value() or ""),
     }
     return render(cast(HttpRequest, request), "settings/schedule.html", context)
 
@@ -144,7 +144,7 @@ def schedule_new(request: TenantRequest) -> HttpResponse:
 @tenant_view(Role.ADMIN)
 def schedule_preview(request: TenantRequest) -> HttpResponse:
     """When it will come, while it is written."""
-    context = _preview(request.POST.get("cron", "")[:120], request.POST.get("zone", "")[:64])
+    context = preview(request.POST.get("cron", "")[:120], request.POST.get("zone", "")[:64])
     return render(cast(HttpRequest, request), "settings/schedule.html#preview", context)
 
 

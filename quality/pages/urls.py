@@ -14,7 +14,9 @@ from quality.pages import (
     pending,
     proposals,
     replay_case,
+    replay_findings,
     replay_form,
+    replay_schedules,
     replays,
     review,
     run,
@@ -113,5 +115,35 @@ urlpatterns = [
         )
         for kind in ("dispute", "confirm")
     ],
+    path("replays/schedules/", replay_schedules.replay_schedule_list, name="replay-schedule-list"),
+    path("replays/schedules/new/", replay_schedules.replay_schedule_new, name="replay-schedule-new"),
+    path("replays/schedules/preview/", replay_schedules.replay_schedule_preview, name="replay-schedule-preview"),
+    path("replays/schedules/<int:pk>/", replay_schedules.replay_schedule, name="replay-schedule"),
+    path("replays/schedules/<int:pk>/save/", replay_schedules.replay_schedule_save, name="replay-schedule-save"),
+    path("replays/schedules/<int:pk>/test/", replay_schedules.replay_schedule_test, name="replay-schedule-test"),
+    *[
+        path(
+            f"replays/schedules/<int:pk>/{step}/",
+            replay_schedules.replay_schedule_step,
+            {"step": step},
+            name=f"replay-schedule-{step}",
+        )
+        for step in replay_schedules.STEPS
+    ],
+    path(
+        "replays/notifications/<int:pk>/again/", replay_schedules.notification_again, name="replay-notification-again"
+    ),
+    path("replays/disputes/", replay_findings.finding_list, name="finding-list"),
+    path("replays/quarantine/", replay_findings.quarantine_list, name="quarantine-list"),
+    *[
+        path(
+            f"replays/quarantine/<int:pk>/{step}/",
+            replay_findings.quarantine_step,
+            {"step": step},
+            name="quarantine-step",
+        )
+        for step in ("accept", "dismiss")
+    ],
+    path("replays/quarantine/REG-<int:number>/release/", replay_findings.quarantine_release, name="quarantine-release"),
     path("replays/findings/<int:pk>/settle/", replay_case.finding_settle, name="finding-settle"),
 ]
