@@ -15,7 +15,7 @@ from quality.cases.record import Case, LineFault
 from quality.cases.replay import Side
 from quality.cases.results import CaseResult, Judged, Standing, SuiteResult, tags_of
 from quality.cases.sample import Reason, Verdict
-from quality.cases.values import jsonable, plain
+from quality.cases.values import jsonable
 
 KIND: Final = "tool_call_regressions"
 VERSION: Final = 1
@@ -91,7 +91,7 @@ class Report:
 
     def json(self) -> str:
         """A member a line, and a case a line: large reports are written fast, and can be compared line by line."""
-        whole = plain(self.as_dict())
+        whole = self.as_dict()
         cases = ",\n  ".join(_json(case) for case in whole.pop("cases"))
         members = [f"{_json(name)}: {_json(value)}" for name, value in whole.items()]
         members.append(f'"cases": [\n  {cases}\n ]' if cases else '"cases": []')
@@ -100,7 +100,8 @@ class Report:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """A fraction of a case is a `Decimal`, written as a double."""
+    return json.dumps(value, ensure_ascii=False, default=float)
 
 
 # Entries of a validation.

@@ -128,8 +128,10 @@ def plain(value: Any) -> Any:
 def jsonable(value: Any) -> Any:
     """A value for a report: fractions as floats where that loses no digit, else as text; lone surrogates, which no
     UTF-8 can carry, as U+FFFD; long values cut."""
-    if value is ABSENT:
+    if value is None or value is ABSENT:
         return None
+    if isinstance(value, str) and len(value) < MAX_SHOWN // 6:  # short enough, however it is escaped
+        return well_formed(value)
     value = _reported(value)
     text = json.dumps(value, ensure_ascii=False)
     return value if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text):,} characters)"
