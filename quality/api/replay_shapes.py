@@ -228,7 +228,6 @@ class CountsSerializer(serializers.Serializer):
     side = serializers.ChoiceField(choices=ReplaySide.Name.choices)
     passes = serializers.IntegerField()
     judged = serializers.IntegerField()
-    errors = serializers.IntegerField()
 
 
 class ReplayCaseSerializer(serializers.Serializer):
@@ -241,6 +240,7 @@ class ReplayCaseSerializer(serializers.Serializer):
     toolName = serializers.CharField(source="case.tool_name")
     samples = serializers.IntegerField(source="case.num_samples", help_text="On each side.")
     sides = CountsSerializer(many=True, source="cells")
+    errors = serializers.IntegerField(source="case.num_errors", help_text="Samples that no verdict came of.")
     standing = serializers.ChoiceField(
         source="case.standing", choices=["passed", "failed", "undecided"], allow_blank=True
     )

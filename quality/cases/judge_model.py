@@ -136,8 +136,9 @@ def saying(model: OpenAIModel, timeout_s: float) -> Say:
 
 
 def sha256_of(question: Question, model: str) -> str:
-    """Of all that decides the answer: the model, what it is told, the rubric and both texts."""
-    asked = [PROMPT_SHA256, dict(PARAMETERS), model, question.rubric, question.of, question.got, question.votes]
+    """Of all that decides the answer: the model, what it is told, whom the question is for, the rubric, both texts."""
+    asked = [PROMPT_SHA256, dict(PARAMETERS), model, question.model, question.rubric, question.of, question.got]
+    asked.append(question.votes)
     return hashlib.sha256(key_of(asked).encode()).hexdigest()
 
 

@@ -8,7 +8,7 @@ judge does not agree with people is not left to it: such samples are not judged,
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from django.db.models import F
 from engine.errors import EngineError
 from engine.net import Guard
 from quality.cases.attempt import Attempt
+from quality.cases.budgets import Spent
 from quality.cases.judge import Ask, judge
 from quality.cases.judge_model import (
     MIN_KAPPA,
@@ -36,8 +37,9 @@ from quality.cases.judge_model import (
 )
 from quality.cases.matchers import Question
 from quality.cases.record import Case
-from quality.models import JudgeVote, Replay, ReplaySide
-from quality.replay import calibration, outcome
+from quality.models import JudgeVote, Replay, ReplayCase, ReplaySample, ReplaySide
+from quality.replay import calibration, outcome, stored
+from quality.replay.sides import read_tools, sides_of
 from quality.replay.wanted import RunSettings
 from tenants import endpoints, outbound
 from tenants.endpoints import ChosenModel
@@ -88,15 +90,15 @@ def asker(replay: Replay) -> Ask | None:
     endpoint = _endpoint(replay)
     if endpoint is None:
         return None
-    stored = Stored(endpoint.model)
+    answers = Stored(endpoint.model)
     agreed: dict[str, Agreement] | None = None
 
     def ask(question: Question) -> bool | None:
         nonlocal agreed
         if agreed is None:
-            agreed = calibration.agreements(calibration.labelled(), stored)
+            agreed = calibration.agreements(calibration.labelled(), answers)
         found = agreed.get(question.rubric)
-        return None if found is not None and found.is_refused else stored(question)
+        return None if found is not None and found.is_refused else answers(question)
 
     return ask
 
@@ -170,11 +172,11 @@ def votes_on(replay: Replay, case: Case, attempt: Attempt, tools: Any = None) ->
     if endpoint is None or not case.expectation.needs_judge:
         return []
     asked: dict[str, Question] = {}
-    stored = Stored(endpoint.model)
+    answers = Stored(endpoint.model)
 
     def noted(question: Question) -> bool | None:
         asked[sha256_of(question, endpoint.model)] = question
-        return stored(question)
+        return answers(question)
 
     _judged(case, attempt, tools)(noted)
     rows = JudgeVote.objects.filter(question_sha256__in=list(asked)).order_by("pk")
@@ -209,10 +211,10 @@ def ask_open(replay_id: int, *, tenant_id: int, until: float, go_on: Callable[[]
         except Unavailable as error:
             logger.warning("replay %s: %s", replay_id, error)
             return True
-    stored = Stored(chosen.name)
+    answers = Stored(chosen.name)
     given_up = set[str]()
-    while questions := _open_questions(items, stored, chosen, given_up, tenant_id):
-        sitting = _Sitting(replay, tenant_id, chosen, stored, given_up)
+    while questions := _open_questions(items, answers, chosen, given_up, tenant_id):
+        sitting = _Sitting(replay, tenant_id, chosen, answers, given_up)
         if not sitting.ask(questions, guard, key, until, go_on):
             return False
         if sitting.is_over:
@@ -221,15 +223,15 @@ def ask_open(replay_id: int, *, tenant_id: int, until: float, go_on: Callable[[]
 
 
 def _open_questions(
-    items: Sequence[Item], stored: Stored, chosen: ChosenModel, given_up: set[str], tenant_id: int
+    items: Sequence[Item], answers: Stored, chosen: ChosenModel, given_up: set[str], tenant_id: int
 ) -> list[Question]:
     """Questions that are not answered yet, without those that cannot be."""
     while True:
-        waiting = Waiting(lambda question: stored.known.get(sha256_of(question, chosen.name)))
+        waiting = Waiting(lambda question: answers.known.get(sha256_of(question, chosen.name)))
         for item in items:
             item(waiting.ask)
         found = {sha256_of(question, chosen.name): question for question in waiting.questions.values()}
-        new = [key for key in found if key not in stored.known]
+        new = [key for key in found if key not in answers.known]
         if not new:
             return [
                 question
@@ -237,33 +239,23 @@ def _open_questions(
                 if key not in given_up and can_be_asked(question, chosen.name, chosen.label)
             ]
         with tenant_scope(tenant_id):
-            stored.load(new)
+            answers.load(new)
 
 
 def _items(replay: Replay) -> list[Item]:
-    """What is judged: samples of cases that leave something to a judge, and what it is calibrated by."""
+    """What is judged: samples that wait for it, and what the judge is held against."""
     if not _settings(replay).judge_label:
         return []
-    cases = {case.id: case for case in outcome.cases_of(replay) if case.expectation.needs_judge}
-    if not cases:
-        return []
-    found: list[Item] = []
-    for side in ReplaySide.objects.filter(replay=replay):
-        found += [
-            _judged(cases[attempt.case], attempt, side.tools)
-            for attempt in _attempts(replay, side.name)
-            if attempt.case in cases
-        ]
-    if found:
-        rubrics = {rubric for case in cases.values() for rubric in calibration.rubrics_of(case.expectation)}
-        labels = calibration.labelled()
-        found += [each.passed for each in labels if calibration.rubrics_of(each.expectation) & rubrics]
-    return found
-
-
-def _attempts(replay: Replay, side: str) -> Iterator[Attempt]:
-    yield from outcome.attempts_of(replay, side)
-    yield from outcome.attempts_of(replay, side, fresh=True)
+    waiting = list(ReplaySample.objects.filter(replay=replay, awaits_judge=True))
+    rows = ReplayCase.objects.filter(pk__in={sample.replay_case_id for sample in waiting})
+    cases = outcome.read_cases(list(rows))
+    tools = {side.name: read_tools(side) for side in sides_of(replay)}
+    found = [
+        _judged(cases[sample.replay_case_id], stored.read_attempt(sample), tools[sample.side]) for sample in waiting
+    ]
+    rubrics = {rubric for case in cases.values() for rubric in calibration.rubrics_of(case.expectation)}
+    labels = calibration.labelled() if found else []
+    return found + [each.passed for each in labels if calibration.rubrics_of(each.expectation) & rubrics]
 
 
 def _judged(case: Case, attempt: Attempt, tools: Any) -> Item:
@@ -298,10 +290,12 @@ def _opened(replay: Replay) -> tuple[ChosenModel, Guard, str | None]:
 class _Sitting:
     """Questions under way. `is_over`: the judge may not, or cannot, be asked any more."""
 
-    def __init__(self, replay: Replay, tenant_id: int, chosen: ChosenModel, stored: Stored, given_up: set[str]) -> None:
+    def __init__(
+        self, replay: Replay, tenant_id: int, chosen: ChosenModel, answers: Stored, given_up: set[str]
+    ) -> None:
         self.is_over = False
         self._replay, self._tenant_id, self._chosen = replay, tenant_id, chosen
-        self._stored, self._given_up = stored, given_up
+        self._answers, self._given_up = answers, given_up
         self._failures = 0
 
     def ask(
@@ -340,13 +334,18 @@ class _Sitting:
 
     def _may_ask(self) -> bool:
         """Is there anything left of the budget?"""
-        budget = _settings(self._replay).budget
         with tenant_scope(self._tenant_id):
-            used = Replay.objects.only("requests", "prompt_tokens", "completion_tokens", "cost").get(pk=self._replay.pk)
-        return not (
-            (budget.calls is not None and used.requests >= budget.calls)
-            or (budget.tokens is not None and used.prompt_tokens + used.completion_tokens >= budget.tokens)
-            or (budget.cost is not None and used.cost >= budget.cost)
+            now = Replay.objects.get(pk=self._replay.pk)
+        before, allowed = Spent(**now.spent_before), _settings(now).budget
+        tokens = now.prompt_tokens + now.completion_tokens - before.prompt_tokens - before.completion_tokens
+        return all(
+            most is None or used < most
+            for used, most in (
+                (now.requests - before.calls, allowed.calls),
+                (tokens, allowed.tokens),
+                (now.cost - before.cost, allowed.cost),
+                (now.seconds - before.time, allowed.time),
+            )
         )
 
     def _ended(self, question: Question, task: asyncio.Task[Ballot]) -> None:
@@ -362,7 +361,7 @@ class _Sitting:
         self._failures = 0
         if found.verdict is None:
             self._given_up.add(key)
-        self._stored.known[key] = found.verdict
+        self._answers.known[key] = found.verdict
         with tenant_scope(self._tenant_id):
             _keep(key, question, found, self._chosen.name)
             Replay.objects.filter(pk=self._replay.pk).update(

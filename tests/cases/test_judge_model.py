@@ -142,8 +142,9 @@ def test_a_question_is_known_by_all_that_decides_its_answer() -> None:
         Question(rubric="Says that it is late.", of="it is late.", got="It will take longer."),
         Question(rubric="Says that it is late.", of="It is late.", got="It will take longer"),
         Question(rubric="Says that it is late.", of="It is late.", got="It will take longer.", votes=5),
+        Question(rubric="Says that it is late.", of="It is late.", got="It will take longer.", model="a"),
     ]
-    assert len({sha256_of(QUESTION, "a"), sha256_of(QUESTION, "b"), *(sha256_of(one, "a") for one in others)}) == 6
+    assert len({sha256_of(QUESTION, "a"), sha256_of(QUESTION, "b"), *(sha256_of(one, "a") for one in others)}) == 7
     waiting = Waiting(lambda question: True if question == QUESTION else None)
     assert [waiting.ask(one) for one in (QUESTION, others[0], others[0])] == [True, None, None]
     assert list(waiting.questions.values()) == [others[0]]
