@@ -1,4 +1,4 @@
-"""Cases of a tenant, and a model server whose models answer as they are called: right, wrong, flaky, broken."""
+"""Cases of a tenant, and a model server whose models answer as they are called: right, wrong, flaky, odd."""
 
 import asyncio
 import json
@@ -29,6 +29,7 @@ CITY = {
     "right": lambda seed: "Zürich",
     "wrong": lambda seed: "Zurich",
     "flaky": lambda seed: "Zürich" if seed % 2 else "Zurich",
+    "odd": lambda seed: "Z\0rich\ud800",
 }
 
 
@@ -79,10 +80,14 @@ class Models:
         if case in self.broken:
             await line.whole(400, {"error": {"message": "this server knows no such parameter"}})
             return
-        answers = [message for message in ask.messages if message["role"] == "tool"]
-        arguments = json.dumps({"city": CITY[model.partition("-")[0]](seed)}, ensure_ascii=False)
-        said = Completion("It is fine.") if answers else Completion(calls=(("get_weather", arguments),))
-        await behaviours.send(ask, line, said)
+        await behaviours.send(ask, line, self._said(ask, model, seed))
+
+    def _said(self, ask: Ask, model: str, seed: int) -> Completion:
+        if model == "judge":
+            return Completion('{"passed": true, "rationale": "It does."}')
+        if any(message["role"] == "tool" for message in ask.messages):
+            return Completion("It is fine.")
+        return Completion(calls=(("get_weather", json.dumps({"city": CITY[model.partition("-")[0]](seed)})),))
 
     @contextmanager
     def serving(self) -> Iterator["Models"]:
