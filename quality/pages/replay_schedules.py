@@ -48,7 +48,7 @@ def replay_schedule_list(request: TenantRequest) -> HttpResponse:
     context = {
         "schedules": rows,
         "num_disputes": findings.num_open(),
-        "num_proposals": len(quarantine.pending()),
+        "num_proposals": quarantine.num_pending(),
         "can_mail": notify.can_mail(),
     }
     return render(cast(HttpRequest, request), "quality/replay_schedules.html", context)

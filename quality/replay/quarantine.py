@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 from django.db import transaction
-from django.db.models import BooleanField, F, Func
+from django.db.models import BooleanField, F, Func, QuerySet
 from django.utils import timezone
 
 from quality.cases.results import QUARANTINE
@@ -63,11 +63,12 @@ def propose_after(replay: Replay) -> list[QuarantineProposal]:
 
 def pending() -> list[QuarantineProposal]:
     """Those that wait for somebody, the oldest first; not those of a case that was changed since."""
-    waiting = QuarantineProposal.objects.filter(
-        state=State.PENDING, case__version=F("case_version"), case__status=CaseStatus.ACTIVE
-    )
-    links = waiting.select_related("case").defer(*(f"case__{name}" for name in _PAYLOAD))
+    links = _waiting().select_related("case").defer(*(f"case__{name}" for name in _PAYLOAD))
     return list(links.order_by("created_at", "pk"))
+
+
+def num_pending() -> int:
+    return _waiting().count()
 
 
 def decided(limit: int = 20) -> list[QuarantineProposal]:
@@ -120,6 +121,12 @@ def quarantined() -> list[tuple[Case, dt.datetime]]:
 def since(case: Case) -> dt.datetime | None:
     """When the case was put into quarantine; None: it is in none."""
     return _since([case])[case.pk] if QUARANTINE in case.tags else None
+
+
+def _waiting() -> QuerySet[QuarantineProposal]:
+    current = {"case__version": F("case_version"), "case__status": CaseStatus.ACTIVE}
+    rows: QuerySet[QuarantineProposal] = QuarantineProposal.objects.filter(state=State.PENDING, **current)
+    return rows
 
 
 def _since(found: Sequence[Case]) -> dict[int, dt.datetime]:

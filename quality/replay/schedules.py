@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from quality.models import Replay, ReplaySchedule, ReplayState
 from quality.models.replays import LIVE_REPLAYS
-from quality.replay import notify, plan, sides, webhook
+from quality.replay import ending, notify, plan, sides, webhook
 from quality.replay.plan import RunSettings, SideSpec, Wanted
 from quality.turns.cron import Passed, next_slot, passed_slots
 from tenants import audit, outbound, secrets
@@ -274,7 +274,7 @@ def _tell(schedule: ReplaySchedule, slot: dt.datetime, why: str) -> None:
         },
     )
     if is_new:
-        notify.after(replay)
+        ending.ended(replay)
 
 
 # --- keeping ---------------------------------------------------------------------------------------------------------

@@ -250,6 +250,7 @@ class TestFollowUp:
         assert "Ada" in page.text
         assert "&lt;b&gt;Both" in page.text
         assert "Disputes (1)" in client.get(PAGE).text
+        assert "Disputes (1)" in client.get("/t/acme/replays/").text
         finding = page.context["disputes"][0]
         client.post(f"/t/acme/replays/findings/{finding.pk}/settle/", {"outcome": "holds", "note": "It is Zürich."})
         page = client.get("/t/acme/replays/disputes/").text
