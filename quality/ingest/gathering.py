@@ -58,8 +58,9 @@ def gather(
             except RecordError as error:
                 traces.doubt()
                 yield item.refuse(error)
-            if complete is not None and not item.piece and complete(item.root):
-                yield from traces.close_item()
+            else:
+                if complete is not None and not item.piece and complete(item.root):
+                    yield from traces.close_item()
             yield from traces.make_room()
     except Unreadable:
         traces.begin_item()

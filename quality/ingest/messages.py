@@ -181,10 +181,10 @@ def read(node: Node, role: str) -> Iterator[Message]:
 def _unwrapped(node: Node) -> tuple[Node, str]:
     """The message inside a wrapper, and the role it tells."""
     kwargs, data = node.get("kwargs"), node.get("data")
-    kind, names = node.value.get("type"), node.value.get("id")
+    kind, names = _kind(node), node.value.get("id")
     if kind == "constructor" and kwargs is not None and isinstance(names, list) and names:
         return kwargs, str(names[-1])
-    if isinstance(kind, str) and data is not None and isinstance(data.value, dict) and kind in _FLAT_TYPES:
+    if data is not None and isinstance(data.value, dict) and kind in _FLAT_TYPES:
         return data, kind
     role = node.value.get("role")
     if isinstance(role, str):

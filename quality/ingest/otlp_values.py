@@ -143,9 +143,9 @@ def required_identifier(value: Any, num_bytes: int, path: str) -> str:
 
 
 def nanoseconds(value: Any) -> int | None:
-    """A Unix time in nanoseconds as number or text; None for 0, which stands for no time."""
+    """A Unix time in nanoseconds as number or text; None for 0, which stands for no time, and beyond 63 bits."""
     moment = whole(value)
-    return moment if moment is not None and moment > 0 else None
+    return moment if moment is not None and 0 < moment < 1 << 63 else None
 
 
 def nanoseconds_of_text(value: Any) -> int | None:

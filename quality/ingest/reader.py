@@ -182,8 +182,11 @@ class Reader:
             following = _SPACE.match(self._data, following).end()  # type: ignore[union-attr]
         if self._data.startswith(b"{", following):
             return True
+        if first != b"{":
+            return True
         first_line = newline - self._at
-        return first != b"{" or self._length_of_container()[0] <= first_line
+        length, depth = self._length_of_container()
+        return depth == 0 and length <= first_line
 
     # --- lines --------------------------------------------------------------------------------------------------------
     def _lines(self) -> Iterator[Item | ItemError]:

@@ -91,6 +91,12 @@ _CALL_VALUES = (
     "provider",
     "prompt_version",
 )
+_WARNINGS_OF_UNKNOWN = {
+    "args": "args_missing",
+    "result": "no_result",
+    "tool_call_id": "no_call_id",
+    "duration_ms": "unfinished",
+}
 _call_content = attrgetter(*_CALL_VALUES, "warnings")
 
 
@@ -193,10 +199,9 @@ def correct_call(stored: CallRecord, sent: CallRecord) -> CallRecord:
 
 def _with(call: CallRecord, values: dict[str, Any], warnings: set[str], tools: str | None) -> CallRecord:
     """The call with these values and without warnings of what is known by now; itself if nothing changes."""
-    if values.get("args", call.args) is not None:
-        warnings.discard("args_missing")
-    if values.get("result", call.result) is not None:
-        warnings.discard("no_result")
+    for name, warning in _WARNINGS_OF_UNKNOWN.items():
+        if values.get(name, getattr(call, name)) is not None:
+            warnings.discard(warning)
     changed = msgspec.structs.replace(call, **values, warnings=tuple(sorted(warnings)), tools=tools)
     return call if changed == call else changed
 

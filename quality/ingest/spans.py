@@ -343,7 +343,7 @@ def _record(trace: _Trace, place: _Place, *, whole: bool) -> CallRecord:
     call_id = tool.call_id or (asked.call.call_id if asked and certain else None)
     args = asked.call.args if asked and certain and tool.args.text is None else tool.args
     duration, odd = _duration(span)
-    outcome, told = _outcome(tool, trace.answer(asked) if asked and certain else None)
+    outcome, told = _outcome(_settled(span, tool), trace.answer(asked) if asked and certain else None)
     warnings = {*tool.warnings, *args.warnings, *odd, *told}
     if call_id is None:
         warnings.add("no_call_id")
@@ -373,6 +373,11 @@ def _prompt_version(trace: _Trace, span: Span, cycle: int | None, *, whole: bool
     """That of the model span, else that of the tool's and what is above it."""
     asking = trace.models[cycle][0].prompt_version if cycle is not None else None
     return asking or trace.inherited(span, "prompt_version", anywhere=whole)
+
+
+def _settled(span: Span, tool: Tool) -> Tool:
+    """While a tool runs, that it has no error yet is no verdict."""
+    return replace(tool, is_error=None) if not span.ended and tool.is_error is False else tool
 
 
 def _outcome(tool: Tool, answer: Result | None) -> tuple[dict[str, Any], set[str]]:
