@@ -10,6 +10,7 @@ from quality.ingest.items import Checked, Parsed, check
 from quality.ingest.reader import Reader
 from quality.ingest.records import to_neutral
 from quality.ingest.traces import AUTO, Traces
+from quality.review.conversation import read_conversation
 from tests.corpus import corpus
 
 ALL_FILES = sorted(
@@ -50,3 +51,15 @@ def test_no_format_takes_the_files_of_another(path):
     assert roots
     takers = {name for name, format in FORMATS.items() for root in roots if format.recognise(root)}
     assert takers <= {path.parent.name}
+
+
+MESSAGES = {"openai_chat", "openai_responses", "anthropic_messages", "vercel_ui"}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent.name in MESSAGES])
+def test_each_call_has_its_place_in_the_messages_that_are_kept(path):
+    with path.open("rb") as file:
+        turns = [turn for item in Traces(Reader(file.read)) if isinstance(item, Parsed) for turn in item.turns]
+    assert turns
+    for turn in turns:
+        assert read_conversation(turn.messages).places == {(call.cycle, call.index) for call in turn.calls}

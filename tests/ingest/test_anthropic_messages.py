@@ -250,8 +250,9 @@ def test_the_order_of_keys_says_nothing(seed):
     assert promises.records(turns(promises.shuffled(LOG, random.Random(seed)))) == promises.records(turns(LOG))
 
 
+@pytest.mark.parametrize("format_name", [FORMAT, "auto"])
 @pytest.mark.parametrize(
     "good", [LOG[1:2], {"messages": [USER, asks(use()), gives(result([text("1")]))], "system": "s"}]
 )
-def test_nothing_that_comes_breaks_it(good):
-    assert promises.refuses_or_reads_anything(good, FORMAT) > 50
+def test_nothing_that_comes_breaks_it(good, format_name):
+    assert promises.refuses_or_reads_anything(good, format_name) > 50

@@ -265,8 +265,9 @@ def test_the_order_of_keys_says_nothing(seed):
         assert promises.records(turns(other)) == promises.records(turns(log))
 
 
+@pytest.mark.parametrize("format_name", [FORMAT, "auto"])
 @pytest.mark.parametrize(
     "good", [CHAIN[:2], {"items": [USER, call(), output("1"), says("x")], "tools": [{"name": "f"}]}]
 )
-def test_nothing_that_comes_breaks_it(good):
-    assert promises.refuses_or_reads_anything(good, FORMAT) > 50
+def test_nothing_that_comes_breaks_it(good, format_name):
+    assert promises.refuses_or_reads_anything(good, format_name) > 50

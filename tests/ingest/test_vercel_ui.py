@@ -216,8 +216,9 @@ def test_the_order_of_keys_says_nothing(seed):
     assert promises.records(turns(promises.shuffled(WHOLE, random.Random(seed)))) == promises.records(turns(WHOLE))
 
 
+@pytest.mark.parametrize("format_name", [FORMAT, "auto"])
 @pytest.mark.parametrize(
     "good", [WHOLE, {"messages": [USER, {"role": "assistant", "content": "x", "toolInvocations": OLD[:1]}]}]
 )
-def test_nothing_that_comes_breaks_it(good):
-    assert promises.refuses_or_reads_anything(good, FORMAT) > 50
+def test_nothing_that_comes_breaks_it(good, format_name):
+    assert promises.refuses_or_reads_anything(good, format_name) > 50
