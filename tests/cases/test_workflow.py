@@ -1,5 +1,6 @@
 """The workflow file: its script part is run as the runner of GitHub would."""
 
+import json
 import os
 import subprocess
 import sys
@@ -100,3 +101,35 @@ def test_it_replays_where_a_model_server_is_named(job: dict[str, Any], tmp_path:
     assert done.returncode == 1, done.stdout + done.stderr
     assert answered(tmp_path / "reports" / "report.json")["cases"]["REG-1"]["judged"] == 2
     assert (tmp_path / "reports" / "answers.jsonl").is_file()
+
+
+def test_the_service_replays_where_an_endpoint_of_it_is_named(job: dict[str, Any], tmp_path: Path) -> None:
+    report = {
+        "report": "tool_call_regressions", "mode": "replay", "source": "replay 7", "startedAt": "2026-11-30T10:00:00Z",
+        "durationS": 1, "exitCode": 1, "verdict": "Cases failed.", "reasons": [], "notices": [], "faults": [],
+        "summary": {}, "sides": [], "cases": [],
+    }  # fmt: skip
+    ended = {"id": 7, "state": "done", "stage": "samples", "numFinished": 4, "numErrors": 0}
+    started = {"id": 7, "numCases": 2, "numExpected": 4}
+    bodies = [json.dumps(body).encode() for body in (started, ended, report)]
+    with serving(*(Answer(body=body) for body in [*bodies, b"{}\n"])) as server:
+        done = ran(
+            job, tmp_path,
+            QUALITY_LAB_TOKEN="t0ken",
+            QUALITY_TOOL_REGRESSION_API_BASE=f"http://127.0.0.1:{server.port}",
+            QUALITY_TOOL_REGRESSION_REPLAY_ENDPOINT="main",
+            QUALITY_TOOL_REGRESSION_REPLAY_SAMPLES="2",
+            QUALITY_TOOL_REGRESSION_REPLAY_BUDGET="calls=10",
+        )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [(seen.method, seen.target) for seen in server.seen] == [
+        ("POST", "/api/replays"),
+        ("GET", "/api/replays/7"),
+        ("GET", "/api/replays/7/report.json"),
+        ("GET", "/api/replays/7/answers.jsonl"),
+    ]
+    sent = json.loads(server.seen[0].body)
+    assert sent["sides"] == [{"modelLabel": "main", "styleId": ""}]
+    assert (sent["settings"]["samples"], sent["settings"]["budget"]) == (2, {"calls": 10})
+    assert {file.name for file in (tmp_path / "reports").iterdir()} == {"report.json", "junit.xml", "answers.jsonl"}
+    assert "Cases failed" in (tmp_path / "summary.md").read_text()
