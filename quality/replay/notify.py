@@ -17,11 +17,11 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from engine import net
+from quality import tasks
 from quality.cases.gate import Exit
 from quality.models import Replay, ReplayNotification, ReplaySchedule, ReplayState
 from quality.replay import messages, webhook
 from quality.replay.webhook import Answer
-from quality.tasks import deliver_notification, publish
 from tenants import audit, outbound, secrets
 from tenants.envelope import SecretInvalid
 from tenants.models import ApiToken, Membership, Tenant, User
@@ -139,7 +139,7 @@ def deliver_due(now: dt.datetime | None = None) -> int:
         )
         due = cursor.fetchall()
     for tenant_id, pk in due:
-        publish(deliver_notification, tenant_id, pk)
+        tasks.publish(tasks.deliver_notification, tenant_id, pk)
     return len(due)
 
 
@@ -245,4 +245,4 @@ def _message(replay: Replay, kind: str, target: str, body: str) -> ReplayNotific
 
 
 def _publish_on_commit(row: ReplayNotification) -> None:
-    transaction.on_commit(partial(publish, deliver_notification, row.tenant_id, row.pk))
+    transaction.on_commit(partial(tasks.publish, tasks.deliver_notification, row.tenant_id, row.pk))

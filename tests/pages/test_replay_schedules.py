@@ -46,8 +46,8 @@ FORM = {
 @pytest.fixture(autouse=True)
 def ready(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model and two cases; no message goes to the broker."""
-    monkeypatch.setattr(tasks, "publish_aside", lambda _task, *args: None)
-    monkeypatch.setattr(notify, "publish", lambda _task, *args: None)
+    for name in ("publish", "publish_aside"):
+        monkeypatch.setattr(tasks, name, lambda _task, *args: None)
     with tenant_scope(tenant):
         ModelEndpoint.objects.create(
             label="main", base_url="https://llm.example.com/v1", model="m", price_prompt=1.0, price_completion=2.0

@@ -35,14 +35,6 @@ ADA = "ada@example.com"
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Messages that would have gone to the broker: tenant and notification."""
-    sent: list[tuple[int, int]] = []
-    monkeypatch.setattr(notify, "publish", lambda _task, *args: sent.append(args))
-    return sent
-
-
-@pytest.fixture
 def server(settings: Any) -> Iterator[Server]:
     with serving() as found:
         settings.OUTBOUND_ALLOW_CIDRS, settings.OUTBOUND_ALLOW_PORTS = ["127.0.0.1/32"], [found.port]
@@ -63,6 +55,11 @@ def with_mail(settings: Any) -> None:
 def lab(tenant: Tenant, admin: User, published: list[Any], settings: Any) -> "Lab":
     settings.PUBLIC_URL = "https://lab.example.com"
     return Lab(tenant, admin)
+
+
+def hint(row: ReplayNotification) -> tuple[str, int, int]:
+    """The message to a worker that this one waits."""
+    return "quality.tasks.deliver_notification", row.tenant_id, row.pk
 
 
 class Lab:
@@ -127,7 +124,7 @@ class TestWebhook:
     def test_it_arrives_signed_and_names_the_failing_cases(self, lab, server, published) -> None:
         schedule = lab.schedule(server)
         (row,) = lab.end(schedule, name="Nightly", cost=0.25)
-        assert published == [(lab.tenant.pk, row.pk)]
+        assert published == [hint(row)]
         row = lab.deliver(row)
         assert (row.state, row.status, row.attempt) == ("sent", 200, 1)
         (asked,) = server.seen
@@ -181,7 +178,7 @@ class TestWebhook:
         with tenant_scope(lab.tenant):
             notify.send_again(row, actor=lab.admin)
             assert AuditEvent.objects.get(action="notification.resent").actor == lab.admin
-        assert published == [(lab.tenant.pk, row.pk)] * 2
+        assert published == [hint(row)] * 2
         row = lab.deliver(row)
         assert (row.state, row.status, row.error) == ("sent", 204, "")
         assert row.sent_at is not None
@@ -362,7 +359,7 @@ class TestRows:
         published.clear()
         assert notify.deliver_due(timezone.now() - dt.timedelta(hours=1)) == 0
         tasks.tick()
-        assert published == [(lab.tenant.pk, row.pk)]
+        assert published == [hint(row)]
         assert notify.deliver(row.pk, tenant_id=other_tenant.pk) is None
         with tenant_scope(other_tenant):
             assert not ReplayNotification.objects.exists()
