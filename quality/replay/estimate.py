@@ -124,7 +124,7 @@ def _side(asked: Sequence[AskedCase], side: ReplaySide, *, concurrency: int) -> 
     prompt, completion = round(mean.prompt_tokens * samples), round(mean.completion_tokens * samples)
     price = price_of(side)
     return SideEstimate(
-        name=side.name,
+        name=str(side.name),
         model_label=side.model_label,
         samples=samples,
         requests=round(mean.requests * samples),

@@ -8,8 +8,9 @@ import pytest
 from engine.limits import Price
 from engine.providers.protocol import Usage
 from quality.cases.attempt import Attempt
-from quality.cases.budgets import Allowance, BadBudget, Budget, OutOfBudget
+from quality.cases.budgets import Allowance, BadBudget, Budget, OutOfBudget, Spent
 from quality.cases.comparison import Counts, compare
+from quality.cases.confirm import FRESH, confirming
 from quality.cases.gate import Exit, gate_of
 from quality.cases.results import CaseResult, Standing, SuiteResult, results_of
 from quality.cases.sample import Call, Ending, Sample
@@ -105,11 +106,48 @@ def test_fresh_samples_alone_decide() -> None:
     assert (gate.exit, gate.red) == (Exit.FAILED, {"REG-2"})
 
 
+@pytest.mark.parametrize("judged", [0, 9])
+def test_a_suspect_that_could_not_be_run_again_leaves_the_gate_open(judged: int) -> None:
+    now = [result(1, "pffff")]
+    comparison = compare(before({1: "ppppp"}), now, fresh={"REG-1": ((10, 10), (judged, judged))})
+    gate = gate_of(SuiteResult(results=now), comparison)
+    assert (gate.exit, gate.open) == (Exit.INCOMPLETE, {"REG-1"})
+    assert "fresh samples" in gate.missing[0]
+    enough = compare(before({1: "ppppp"}), now, fresh={"REG-1": ((10, 10), (10, 10))})
+    assert gate_of(SuiteResult(results=now), enough).exit is Exit.PASSED
+
+
+def test_suspects_are_run_again_until_there_is_no_doubt() -> None:
+    now = [result(number, "pffff") for number in (1, 2, 3)]
+    rounds = confirming(before({1: "ppppp", 2: "ppppp", 3: "pffff"}), now)
+    first = next(rounds)
+    assert (first.cases, first.indexes) == (("REG-1", "REG-2"), range(FRESH, FRESH + 10))
+    second = rounds.send({"REG-1": ((10, 10), (0, 10)), "REG-2": ((10, 10), (9, 10))})
+    assert (second.cases, second.indexes) == (("REG-2",), range(FRESH + 10, FRESH + 20))
+    assert FRESH + 3 in second  # what the round before asked for counts, too
+    with pytest.raises(StopIteration) as decided:
+        rounds.send({"REG-2": ((20, 20), (19, 20))})
+    assert decided.value.value == {"REG-1": ((10, 10), (0, 10)), "REG-2": ((20, 20), (19, 20))}
+    with pytest.raises(StopIteration):
+        next(confirming({}, now))
+
+
 def test_a_quarantined_case_is_never_gated() -> None:
     now = [result(1, "fffff", tags=["quarantine"])]
     comparison = compare(before({1: "ppppp"}), now)
     assert gate_of(SuiteResult(results=now), comparison, strict=True).exit is Exit.PASSED
     assert gate_of(SuiteResult(results=now)).exit is Exit.PASSED
+
+
+@pytest.mark.parametrize(
+    "spent",
+    [Spent(calls=2), Spent(prompt_tokens=600, completion_tokens=400), Spent(cost=0.5), Spent(time=60.0)],
+)
+def test_a_budget_goes_on_where_an_earlier_run_left_it(spent: Spent) -> None:
+    allowed = Allowance(calls=2, tokens=1000, cost=0.5, time=60.0)
+    Budget("the run", allowed).check()
+    with pytest.raises(OutOfBudget):
+        Budget("the run", allowed, spent=spent).check()
 
 
 def test_budgets_are_read_and_kept() -> None:

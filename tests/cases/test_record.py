@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from quality.cases.published import CASE_SCHEMA, END_SCHEMA, FEEDBACK_SCHEMA
-from quality.cases.record import CaseFile, read_cases
+from quality.cases.record import CaseFile, read_cases, read_stored
 from tests.cases.samples import calls, tool
 
 TOOLS = [tool("get_order", ("order_number",), order_number={"type": "string"})]
@@ -70,6 +70,15 @@ def test_cases_are_read_back() -> None:
     assert first.toolset.names == ("get_order",)
     assert first.stubs[0]["result"] == {"status": "sent"}
     assert first.record["id"] == "REG-1"
+
+
+def test_a_stored_record_is_read_as_its_line_is() -> None:
+    line = export(record(7))[0]
+    [case] = read_cases([line]).cases
+    assert read_stored(line.decode(), 1) == case
+    for text in ("{}", "[]", "null", '"x"', "{", line.decode().replace('"first"', '"last"'), "[" * 100_000):
+        with pytest.raises(ValueError, match=r"."):
+            read_stored(text, 1)
 
 
 def test_what_is_exported_is_valid_by_the_published_schemas() -> None:

@@ -15,7 +15,7 @@ from engine.providers.scripted import ScriptedServer
 from engine.providers.wire import Completion
 from engine.tools import Arguments, FunctionTool, Safety, ToolContext, ToolOutcome, succeeded
 from quality.cases.attempt import Attempt, BadAttempt, read_attempts
-from quality.cases.budgets import Allowance, BadBudget
+from quality.cases.budgets import Allowance, BadBudget, Spent
 from quality.cases.conversation import PLACEHOLDER
 from quality.cases.judge import judge
 from quality.cases.record import Case
@@ -294,6 +294,23 @@ async def test_a_case_has_a_budget_of_its_own() -> None:
     async with ScriptedServer([look()] * 9) as server:
         attempts = await replayed(server, case_of(1), case_of(2), samples=2, case_budget=Allowance(calls=1))
     assert [attempt.sample.error[:27] for attempt in attempts[2:]] == ["budget: 1 of 1 calls to the"] * 2
+
+
+async def test_what_was_spent_before_is_not_spent_again() -> None:
+    async with ScriptedServer([look()] * 9) as server:
+        run = {"spent": Spent(calls=3), "spent_of": {("candidate", "REG-1"): Spent(calls=1)}}
+        limits = {"run_budget": Allowance(calls=6), "case_budget": Allowance(calls=2)}
+        attempts = await replayed(server, case_of(1), case_of(2), samples=2, run=run, **limits)
+    assert [attempt.sample.ending is Ending.ERROR for attempt in attempts] == [False, False, True, False]
+
+
+async def test_samples_may_come_to_an_end_at_any_time() -> None:
+    async with ScriptedServer([look()] * 9) as server:
+        replay = Replay([case_of()], [side_of(server)], Settings(samples=9), guard=Guard(Policy.local()))
+        waiting = (job for job in replay.jobs(finished={("candidate", "REG-1", 0)}) if len(server.asked) < 2)
+        attempts = await replay.attempts(waiting)
+    assert {attempt.index for attempt in attempts} >= {1, 2}
+    assert len(server.asked) == len(attempts) < 9
 
 
 async def test_money_needs_a_price() -> None:

@@ -129,6 +129,19 @@ def test_slices_give_others_their_turn_and_ask_nothing_twice(
     assert set(models.places.values()) == {1}
 
 
+def test_fresh_samples_are_asked_once_over_slices(lab: Lab, models: Models, settings: Any) -> None:
+    lab.endpoint("flaky")
+    lab.endpoint("right")
+    lab.cases(2)
+    settings.REPLAY_SLICE_S = 0.2
+    models.delay_s = 0.02
+    replay = lab.ran("right", "flaky", samples=4)
+    assert [row.fresh for row in lab.rows(replay)] == [[[10, 10], [5, 10]]] * 2
+    assert all(row.is_confirmed for row in lab.rows(replay))
+    assert replay.num_finished == 2 * 2 * (4 + 10)
+    assert set(models.places.values()) == {1}
+
+
 def test_a_budget_goes_over_slices_and_what_is_over_it_is_not_asked(lab: Lab, models: Models, settings: Any) -> None:
     lab.endpoint("right")
     lab.cases(5)
