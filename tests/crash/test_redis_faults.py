@@ -118,7 +118,7 @@ def test_a_worker_that_met_a_full_broker_hears_messages_again(lab: Lab, start: S
 
 
 def send_hint(broker: Broker, lab: Lab, turn: Turn) -> None:
-    with Celery(broker=broker.url) as client:
+    with Celery(broker=broker.url, set_as_current=False) as client:
         client.send_task("quality.tasks.run_turn", (lab.tenant.pk, turn.pk), queue="turns")
 
 
