@@ -6,11 +6,12 @@ none of these is left out: a trace is read for its calls, and a message in a str
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from quality.ingest import evidence
 from quality.ingest.jsontext import Node, dump
-from quality.ingest.payloads import Args, decoded, node_of, read_args, read_result
+from quality.ingest.payloads import Args, decoded, inside, node_of, read_args, read_result
 from quality.ingest.records import MAX_PLACE, MAX_TOOLS, RecordError
 
 _ROLES = {
@@ -51,9 +52,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """The last turn of a chat: its messages and the system prompt as JSON text, and how many turns came before."""
+    """The turn that a request of a model continues: its messages so far and the reply, as JSON texts; those of the user
+    that it began with; how many replies it has; the system prompt as JSON text; how many turns came before."""
 
-    messages: str | None
+    given: tuple[str, ...]
+    reply: str | None
+    opening: tuple[str, ...]
+    num_replies: int
     system: str | None
     position: int
 
@@ -61,23 +66,38 @@ class Thread:
 def exchange(given: list[Message], reply: list[Message], system: Node | None = None) -> dict[str, Any]:
     """What a model was given and answered, as fields of `spans.Model`: the calls, the answers to earlier ones, the
     thread. `system` is a prompt that was given apart from the messages."""
-    calls, following = list[Call](), 0
-    for message in reply:
-        calls += [replace(call, index=call.index + following) for call in message.calls]
-        following += len(message.calls)
-    own, position = _last_turn([*given, *reply])
+    answer = _one([message for message in reply if message.role == "assistant"])
+    own, position = _last_turn(given)
     answers = [(m.answers_to, found) for m in own if m.answers_to and (found := read_result(m.content)) is not None]
     prompts = [node for node in (decoded(system), *(m.content for m in given if m.role in _SYSTEM)) if node is not None]
-    messages = f"[{','.join(message.text for message in own)}]" if own else None
-    return {
-        "calls": tuple(calls),
-        "answers": tuple(answers),
-        "thread": Thread(messages, _joined(prompts), min(position, MAX_PLACE)),
-    }
+    thread = Thread(
+        given=tuple(message.text for message in own),
+        reply=answer.text if answer else None,
+        opening=tuple(message.text for message in takewhile(lambda message: message.role == "user", own)),
+        num_replies=sum(message.role == "assistant" for message in own) + bool(answer),
+        system=_joined(prompts),
+        position=min(position, MAX_PLACE),
+    )
+    return {"calls": answer.calls if answer else (), "answers": tuple(answers), "thread": thread}
+
+
+def _one(replies: list[Message]) -> Message | None:
+    """Pieces of one reply as one message, with the calls of all."""
+    if len(replies) < 2:
+        return replies[0] if replies else None
+    calls = [call for message in replies for call in message.calls]
+    texts = [message.content.value for message in replies if message.content is not None]
+    content = node_of("".join(text for text in texts if isinstance(text, str))) if texts else None
+    return _message("assistant", content, tuple(replace(call, index=index) for index, call in enumerate(calls)))
+
+
+def answer_text(call_id: str, result: str) -> str:
+    """JSON text of a tool's message in OpenAI form; `result` is JSON text."""
+    return _text("tool", node_of(result) if result[:1] != '"' else inside(result), (), call_id)
 
 
 def _last_turn(messages: list[Message]) -> tuple[list[Message], int]:
-    """The messages of the last turn, and how many turns were before. A turn begins with what users say in a row."""
+    """The messages of the last turn, and how many turns came before. A turn begins with what users say in a row."""
     told = [message for message in messages if message.role not in _SYSTEM]
     starts = [
         position
@@ -154,7 +174,7 @@ def read(node: Node, role: str) -> Iterator[Message]:
         return
     if not isinstance(node.value, dict):
         return
-    node, told = _unwrapped(node)
+    node, told = _unwrapped(evidence.on_one_line(node))
     role = _ROLES.get(told.lower(), told) if told else role
     if node.get("parts") is not None:
         yield from _of_parts(node, role)
@@ -166,6 +186,8 @@ def read(node: Node, role: str) -> Iterator[Message]:
     content = node.get("content")
     if content is not None and any(_kind(block) in ("tool_use", "tool_result") for block in content.elements):
         yield from _of_blocks(content, role, calls)
+        return
+    if not told and content is None and not calls:
         return
     answers_to = _id(node, "tool_call_id") if role == "tool" else None
     is_openai = node.value.get("role") == role and "kwargs" not in node.value and not _has_flat_calls(node)
@@ -182,7 +204,7 @@ def _unwrapped(node: Node) -> tuple[Node, str]:
     """The message inside a wrapper, and the role it tells."""
     kwargs, data = node.get("kwargs"), node.get("data")
     kind, names = _kind(node), node.value.get("id")
-    if kind == "constructor" and kwargs is not None and isinstance(names, list) and names:
+    if kind == "constructor" and isinstance(names, list) and names and kwargs and isinstance(kwargs.value, dict):
         return kwargs, str(names[-1])
     if data is not None and isinstance(data.value, dict) and kind in _FLAT_TYPES:
         return data, kind
@@ -318,7 +340,7 @@ def offered(node: Node | None) -> str | None:
     node = decoded(node)
     if node is None:
         return None
-    texts = [text for element in node.elements if (text := _definition(element)) is not None]
+    texts = [text for element in evidence.on_one_line(node).elements if (text := _definition(element)) is not None]
     return f"[{','.join(texts[:MAX_TOOLS])}]" if texts else None
 
 

@@ -56,7 +56,7 @@ def read_args(node: Node | None) -> Args:
         return NO_ARGS
     if isinstance(node.value, str):
         return Args(*evidence.args_from_text(node.value))
-    return Args(*evidence.args_from_value(node))
+    return Args(*evidence.args_from_value(evidence.on_one_line(node)))
 
 
 def read_result(node: Node | None) -> Result | None:
@@ -64,7 +64,7 @@ def read_result(node: Node | None) -> Result | None:
         return None
     text = node.value if isinstance(node.value, str) else evidence.joined_text(node.value)
     if text is None:
-        kept, value = node.text, node.value
+        kept, value = evidence.on_one_line(node).text, node.value
     else:
         kept, value = evidence.result_from_text(text, node.text if isinstance(node.value, str) else None)
     is_error, error = evidence.fault_in_result(value)

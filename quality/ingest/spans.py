@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from quality.ingest.messages import Call, Thread
+from quality.ingest.messages import Call, Thread, answer_text
 from quality.ingest.otlp_values import utc_from_nanoseconds
 from quality.ingest.payloads import Args, Result
 from quality.ingest.records import (
@@ -450,18 +450,56 @@ def _alone(call: CallRecord) -> TurnRecord:
     )
 
 
+_SILENT = '{"role":"assistant","content":null}'
+
+
+def _messages(trace: _Trace, calls: list[CallRecord]) -> tuple[str | None, Thread | None]:
+    """The turn's messages, and the thread that tells more of them. Each model span is one reply: the last request holds
+    them all; where it does not, they are put together from each span's own."""
+    threads = [model.thread for _, model in trace.models]
+    told = [thread for thread in threads if thread and (thread.given or thread.reply)]
+    if not told:
+        return None, None
+    answers = _answers(trace, calls)
+    last = threads[-1]
+    if last and last.reply and last.num_replies == len(threads):
+        texts, best = [*last.given, last.reply], last
+    else:
+        best = next((thread for thread in told if thread.opening), told[0])
+        texts = list(best.opening)
+        for cycle, thread in enumerate(threads):
+            texts.append((thread.reply if thread else None) or _SILENT)
+            texts += answers[cycle] if cycle < len(threads) - 1 else []
+    texts += answers[len(threads) - 1]
+    return f"[{','.join(texts)}]", best
+
+
+def _answers(trace: _Trace, calls: list[CallRecord]) -> dict[int, list[str]]:
+    """What the tools answered to the calls of each reply, as messages."""
+    asked = [{call.call_id for call in model.calls} for _, model in trace.models]
+    found: dict[int, list[str]] = defaultdict(list)
+    for call in sorted(calls, key=_by_place):
+        if call.tool_call_id and call.result is not None and call.tool_call_id in asked[call.cycle]:
+            found[call.cycle].append(answer_text(call.tool_call_id, call.result))
+    return found
+
+
+def _by_place(call: CallRecord) -> tuple[int, int]:
+    return call.cycle, call.index
+
+
 def _turn(trace: _Trace, calls: list[CallRecord]) -> TurnRecord:
     first = trace.spans[0]
     source = min(span.source for span, _ in (*trace.tools, *trace.models))
     span, last = trace.models[-1] if trace.models else (first, None)
-    thread = next((m.thread for _, m in reversed(trace.models) if m.thread and m.thread.messages), None)
+    messages, thread = _messages(trace, calls)
     started = [span.started for span in trace.spans if span.started is not None]
     ended = [span.ended for span in trace.spans if span.ended]
     took = _duration(replace(first, started=min(started, default=None), ended=max(ended, default=None)))[0]
     return TurnRecord(
         external_id=fingerprint("turn", source, first.trace),
         source=source,
-        calls=tuple(sorted(calls, key=lambda call: (call.cycle, call.index))),
+        calls=tuple(sorted(calls, key=_by_place)),
         conversation=trace.first("conversation") or trace.first("session") or first.trace,
         contact=trace.first("contact"),
         outbound_message=last.message if last and not last.calls else None,
@@ -470,7 +508,7 @@ def _turn(trace: _Trace, calls: list[CallRecord]) -> TurnRecord:
         model=last.model if last else None,
         provider=last.provider if last else None,
         prompt_version=span.prompt_version or trace.inherited(span, "prompt_version", anywhere=True),
-        messages=thread.messages if thread else None,
+        messages=messages,
         system=thread.system if thread else None,
         position=thread.position if thread else 0,
         num_cycles=max(len(trace.models), 1),

@@ -12,6 +12,7 @@ from quality.ingest.formats import FORMATS
 from quality.ingest.items import Parsed
 from quality.ingest.jsontext import parse
 from quality.ingest.reader import ItemError
+from quality.review.conversation import read_conversation
 from tests.corpus import corpus
 from tests.ingest.helpers import outcomes, state, take, turns
 
@@ -104,6 +105,15 @@ def test_order_and_repetition_of_spans_do_not_matter(path):
 
 def _contents(found: list) -> set:
     return {(turn.content, turn.calls) for turn in found}
+
+
+@each_file
+def test_each_call_has_its_place_in_the_messages_and_indents_do_not_matter(path):
+    found = turns(json.dumps(documents(path), indent=5).encode())
+    assert _contents(found) == _contents(turns(path.read_bytes()))
+    for turn in found:
+        if turn.messages is not None:
+            assert read_conversation(turn.messages).places == {(call.cycle, call.index) for call in turn.calls}
 
 
 @each_file

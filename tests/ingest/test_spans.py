@@ -1,6 +1,7 @@
 """Joining the spans of one trace; what each format reads into them is in its own tests."""
 
 import itertools
+import json
 import random
 import time
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from quality.ingest.jsontext import dump
 from quality.ingest.messages import Call, Thread
 from quality.ingest.payloads import NO_ARGS, Args, Result
 from quality.ingest.records import MAX_PLACE, RecordError, TurnRecord, anonymous_turn_id
@@ -247,11 +249,44 @@ def test_calls_that_never_ran_are_records_only_where_the_source_tells_them():
     assert (b.tool_call_id, b.index, b.warnings) == ("b", 1, ("no_result",))
 
 
+def thread(*given: str, reply: str | None = "sent", **more: Any) -> Thread:
+    """A thread whose messages are one word each; those of the model begin with `m`."""
+    told = [dump({"role": "assistant" if word.startswith("m") else "user", "content": word}) for word in given]
+    answer = dump({"role": "assistant", "content": reply}) if reply else None
+    replies = sum(word.startswith("m") for word in given) + bool(reply)
+    return Thread(tuple(told), answer, tuple(told[:1]), replies, **{"system": None, "position": 0} | more)
+
+
+def said(*spans: Span) -> list[tuple[str, Any]]:
+    return [(message["role"], message["content"]) for message in json.loads(turn(*spans).messages or "[]")]
+
+
+def test_the_last_request_holds_the_turn():
+    first = thread("order?", reply="m looks")
+    last = thread("order?", "m looks", "please", reply="m sent", system='"Be kind."', position=2)
+    spans = [model("m1", 0, asks("a"), thread=first), tool("x", 1, "a"), model("m2", 2, thread=last)]
+    assert [content for _, content in said(*spans)] == ["order?", "m looks", "please", "m sent"]
+    assert (turn(*spans).system, turn(*spans).position) == ('"Be kind."', 2)
+
+
+def test_what_no_request_holds_as_a_whole_is_put_together_so_that_each_reply_is_a_cycle():
+    spans = [
+        model("m1", 0, asks("a"), thread=thread("order?", reply="m looks")),
+        tool("x", 1, "a", result=Result('{"n":1}', False, None, ())),
+        model("m2", 2, thread=thread("summarise", reply=None)),
+        model("m3", 3, asks("b"), thread=thread("unrelated", reply="m done")),
+        tool("y", 4, "b"),
+    ]
+    assert said(*spans) == [
+        ("user", "order?"), ("assistant", "m looks"), ("tool", '{"n":1}'), ("assistant", None), ("assistant", "m done"),
+        ("tool", "ok"),
+    ]  # fmt: skip
+
+
 def test_the_turn_tells_what_the_last_reply_knows():
-    thread = Thread('[{"role":"user","content":"?"}]', '"Be kind."', 2)
-    spans = [model("m1", 0, asks("a"), tools="[1]"), tool("x", 1, "a"), model("m2", 2, thread=thread)]
+    spans = [model("m1", 0, asks("a"), tools="[1]"), tool("x", 1, "a"), model("m2", 2)]
     found = turn(*spans)
-    assert (found.messages, found.system, found.position) == (thread.messages, thread.system, 2)
+    assert found.messages is None
     assert (found.outbound_message, found.model, found.num_cycles, found.tools) == ("reply-m2", "m-m2", 2, "[1]")
     assert (found.started_at, found.duration_ms) == ("2026-05-03T09:45:00.000Z", 2_100)
     assert found.calls[0].tools == "[1]"
@@ -260,7 +295,7 @@ def test_the_turn_tells_what_the_last_reply_knows():
 def test_a_trace_without_tool_or_model_is_nothing_and_a_reply_without_call_is_a_turn():
     assert records_of_trace([span("http", 0)]) == records_of_trace([]) == []
     assert records_of_trace([model("m", 0)]) == []
-    plain = turn(model("m", 0, thread=Thread('[{"role":"user","content":"?"}]', None, 0)))
+    plain = turn(model("m", 0, thread=thread("?")))
     assert (plain.calls, plain.outbound_message) == ((), "reply-m")
 
 
