@@ -12,10 +12,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from quality.cases.attempt import BadAttempt
+from quality.cases.record import Case as CaseRecord
 from quality.models import Case, CaseVersion, Replay, ReplayCase, ReplayFinding, ReplaySample, ReplaySide
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.replays import filter_of, replay_at, sides_of
-from quality.replay import findings, matrix, sample_view
+from quality.replay import findings, judging, matrix, sample_view, stored
 from quality.replay.findings import FAILING, FindingConflict
 from quality.replay.matrix import Cell, Row, RowFilter
 from quality.replay.sample_view import SampleView, Sent
@@ -26,7 +28,8 @@ _FAILING: Final = {str(verdict) for verdict in FAILING}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One side of the page: its samples, and the one that is shown (None: there is none yet)."""
+    """One side of the page: its samples, and the one that is shown (None: there is none yet). `votes` are what a judge
+    model said of it."""
 
     side: ReplaySide
     cell: Cell
@@ -34,6 +37,7 @@ class Column:
     sample: ReplaySample | None
     view: SampleView | None
     sent: Sent | None
+    votes: list[dict[str, Any]]
 
 
 @require_GET
@@ -56,12 +60,11 @@ def _page(
     replay = replay_at(pk)
     place = request.GET if request.method == "GET" else QueryDict(request.POST.get("back", ""))
     case = _case_of(replay, number)
-    sides = sides_of(replay)
     wanted, query = filter_of(place)
-    row = matrix.row_of(replay, case, sides=[side.name for side in sides])
+    row = matrix.row_of(replay, case, sides=[side.name for side in sides_of(replay)])
     record = _record(case)
     around = matrix.neighbours(replay, wanted if query else RowFilter(show=(matrix.TROUBLE,)), number)
-    columns = _columns(place, row, record, sides, query)
+    columns = _columns(replay, row, record, place)
     failing = next((column.sample for column in reversed(columns) if _is_failing(column.sample)), None)
     context = {
         "replay": replay,
@@ -70,6 +73,7 @@ def _page(
         "now": Case.objects.only("number", "version", "status").get(pk=case.case_id),
         "expected": sample_view.expected_of(record) if record else None,
         "columns": columns,
+        "judge": judging.told(replay, [record]) if record and record.expectation.needs_judge else None,
         "query": query,
         "around": around,
         "is_filtered": bool(query),
@@ -95,14 +99,15 @@ def _case_of(replay: Replay, number: int) -> ReplayCase:
     return get_object_or_404(ReplayCase, replay=replay, number=number)
 
 
-def _record(case: ReplayCase) -> Any:
+def _record(case: ReplayCase) -> CaseRecord | None:
     """The case as it was when it was replayed."""
     version = CaseVersion.objects.filter(case_id=case.case_id, number=case.version).first()
     return sample_view.case_of(version.data) if version else None
 
 
-def _columns(place: QueryDict, row: Row, record: Any, sides: list[ReplaySide], query: str) -> list[Column]:
+def _columns(replay: Replay, row: Row, record: CaseRecord | None, place: QueryDict) -> list[Column]:
     """Each side with the sample that the address names; the other side shows its own of the same number."""
+    sides, (_, query) = sides_of(replay), filter_of(place)
     named, index = place.get("side", ""), _index(place.get("sample", ""))
     other = _index(place.get("other", ""))
     chosen: dict[str, int | None] = {}
@@ -112,7 +117,7 @@ def _columns(place: QueryDict, row: Row, record: Any, sides: list[ReplaySide], q
         asked = index if is_named or other is None else other
         chosen[side.name] = asked if asked in there else _first_failing(cell)
     return [
-        _column(row.case, record, side, cell, _links(side.name, cell, chosen, query))
+        _column(replay, row.case, record, side=side, cell=cell, links=_links(side.name, cell, chosen, query))
         for side, cell in zip(sides, row.cells, strict=True)
     ]
 
@@ -129,7 +134,15 @@ def _links(side: str, cell: Cell, chosen: dict[str, int | None], query: str) -> 
     ]
 
 
-def _column(case: ReplayCase, record: Any, side: ReplaySide, cell: Cell, links: list[dict[str, Any]]) -> Column:
+def _column(
+    replay: Replay,
+    case: ReplayCase,
+    record: CaseRecord | None,
+    *,
+    side: ReplaySide,
+    cell: Cell,
+    links: list[dict[str, Any]],
+) -> Column:
     index = next((link["mark"].index for link in links if link["is_shown"]), None)
     sample = None
     if index is not None:
@@ -144,7 +157,15 @@ def _column(case: ReplayCase, record: Any, side: ReplaySide, cell: Cell, links: 
         sample=sample,
         view=sample_view.sample_of(sample.data, sample.verdict, sample.reasons, tools) if sample else None,
         sent=sample_view.sent_of(record, side.system_prompt) if record else None,
+        votes=_votes(replay, record, sample, tools) if sample and record else [],
     )
+
+
+def _votes(replay: Replay, record: CaseRecord, sample: ReplaySample, tools: str | None) -> list[dict[str, Any]]:
+    try:
+        return judging.votes_on(replay, record, stored.read_attempt(sample), tools)
+    except BadAttempt:  # the view says so
+        return []
 
 
 def _address(side: str, index: int, chosen: dict[str, int | None], query: str) -> str:

@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from quality import calls
@@ -268,10 +269,7 @@ def _toolsets(given: set[str]) -> list[tuple[str, str]]:
     rows = Toolset.objects.defer("tools").order_by("-created_at")
     found = {one.sha256: one for one in [*rows.filter(sha256__in=given), *rows[:MAX_TOOLSETS]]}
     return known + [
-        (
-            sha256,
-            f"Toolset {sha256[:8]}: {one.num_tools} tool{'' if one.num_tools == 1 else 's'}, {one.created_at:%d %b}",
-        )
+        (sha256, f"Toolset {sha256[:8]}, {timezone.localtime(one.created_at):%d %b}, tools: {one.num_tools}")
         for sha256, one in found.items()
     ]
 
@@ -280,7 +278,10 @@ def _replays(given: set[str]) -> list[tuple[str, str]]:
     ended = Replay.objects.filter(state=ReplayState.DONE, exit_code__isnull=False).defer("result")
     rows = [*ended.filter(pk__in=[pk for pk in given if pk.isdecimal() and len(pk) < 19])]
     rows += ended.order_by("-created_at", "-pk")[:MAX_REPLAYS]
-    told = {str(one.pk): f"{one.name or f'Replay {one.pk}'}, {one.created_at:%d %b %H:%M}" for one in rows}
+    told = {
+        str(one.pk): f"{one.name or f'Replay {one.pk}'}, {timezone.localtime(one.created_at):%d %b %H:%M}"
+        for one in rows
+    }
     return [("", "none"), *told.items()]
 
 

@@ -21,7 +21,7 @@ from quality.models import LIVE_REPLAYS, Case, CaseStatus, Replay, ReplaySchedul
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.conditions import Words, chips, conditions
 from quality.pages.render import render_page
-from quality.replay import answers, findings, matrix, outcome, steps, trends
+from quality.replay import answers, findings, matrix, outcome, quarantine, steps, trends
 from quality.replay.matrix import FLAGS, RowFilter
 from quality.replay.sample_view import VERDICTS
 from quality.replay.trends import Rate, rate_of
@@ -133,6 +133,8 @@ def replay_list(request: TenantRequest) -> HttpResponse:
         "has_any": Replay.objects.exists(),
         "has_cases": Case.objects.filter(status=CaseStatus.ACTIVE).exists(),
         "has_models": endpoints.has_enabled(),
+        "num_disputes": findings.num_open(),
+        "num_proposals": quarantine.num_pending(),
     }
     if not context["faults"]:
         try:
@@ -273,7 +275,7 @@ def _progress(replay: Replay, sides: list[ReplaySide]) -> dict[str, Any]:
         "total": total,
         "eta": _left(replay, total) if is_live else None,
         "may_retry": replay.state in (ReplayState.DONE, ReplayState.FAILED) and replay.num_errors > 0,
-        "filter_words": ", ".join(f"{name} {value}" for name, value in QueryDict(replay.query).items()),
+        "filter_words": trends.in_words(replay.query),
     }
 
 
@@ -364,9 +366,11 @@ def _matrix(request: TenantRequest, replay: Replay, sides: list[ReplaySide]) -> 
 
 
 def _flags(wanted: RowFilter, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
-    """A chip for each flag: pressed, it is added to what is shown; pressed again, taken away."""
-    names = [name for name in FLAGS if counts[name] or name in wanted.show]
-    for place, name in enumerate(names, 1):
+    """A chip for each flag that some case has: pressed, it is added to what is shown; pressed again, taken away. Its
+    key is the same in every replay."""
+    for place, name in enumerate(FLAGS, 1):
+        if not counts[name] and name not in wanted.show:
+            continue
         others = [one for one in wanted.show if one != name]
         query = QueryDict(mutable=True)
         query.setlist("show", others if name in wanted.show else [*others, name])

@@ -14,6 +14,7 @@ from quality.cases.confirm import FRESH
 from quality.cases.results import Standing
 from quality.cases.statistics import Change
 from quality.improve import keyset
+from quality.improve.cases import parse_ref
 from quality.models import Replay, ReplayCase, ReplayFinding, ReplaySample
 
 PAGE_SIZE: Final = 50
@@ -28,7 +29,7 @@ FLAGS: Final[dict[str, str]] = {
     "undecided": "undecided",
     "errors": "with errors",
     "invalid_calls": "invalid calls",
-    "drifted": "drifted results",
+    "drifted": "passed on drifted results",
     "disputed": "disputed",
     "quarantined": "quarantined",
     "must": "must pass",
@@ -193,7 +194,7 @@ def _flag(name: str, replay: Replay) -> Q:
     if name == "invalid_calls":
         return Q(pk__in=_with_invalid_calls(replay).values("replay_case_id"))
     if name == "drifted":
-        return _drifted(replay)
+        return Q(number__in=[parse_ref(ref) for ref in (replay.result or {}).get("drifted", ())])
     if name == "disputed":
         return Q(case_id__in=_disputes(replay).values("case_id"))
     return _COLUMNS[name]
@@ -210,18 +211,6 @@ _COLUMNS: Final[dict[str, Q]] = {
     "must": Q(is_must=True),
     TROUBLE: Q(standing__in=[Standing.FAILED, Standing.UNDECIDED]) | Q(is_suspect=True) | Q(is_confirmed=True),
 }
-
-# The sources of an attempt's results, as its line of JSON writes them: they hold words and nulls alone, so nothing that
-# a model wrote can look like them.
-_DRIFTED: Final = r'"sources": \[[]a-z", []*"drifted"[]a-z", []*\], "requests": '
-
-
-def _drifted(replay: Replay) -> Q:
-    """Some sample was answered with a result of another call, which happens under one miss policy alone."""
-    if replay.settings.get("onMiss") != "fifo":
-        return Q(pk__in=[])
-    drifted = ReplaySample.objects.filter(replay=replay, data__regex=_DRIFTED).order_by()
-    return Q(pk__in=drifted.values("replay_case_id"))
 
 
 def _with_invalid_calls(replay: Replay) -> QuerySet[ReplaySample]:

@@ -214,8 +214,8 @@ def settle(replay: Replay, *, tenant_id: int) -> None:
     is no longer this claim's (`replay.lease_token`), or was paused.
 
     `Replay.result`: `{"verdict": sentence, "gate": {"failed", "missing", "red", "open"}, "summaries": {side: …},
-    "comparison": null | {…without its cases}, "before": null | {case: [version, passes, judged]}, "notices": […]}`, in
-    the words of the command's report.
+    "comparison": null | {…without its cases}, "before": null | {case: [version, passes, judged]}, "drifted": [case, …],
+    "notices": […]}`, in the words of the command's report.
     """
     with tenant_scope(tenant_id):
         standing = read_standing(replay)
@@ -240,6 +240,7 @@ def settle(replay: Replay, *, tenant_id: int) -> None:
 def _result(settled: Settled) -> dict[str, Any]:
     gate, comparison, earlier = settled.gate, settled.comparison, settled.standing.earlier
     compared = comparison.as_dict() if comparison else None
+    both = [each for results in settled.standing.results.values() for each in results]
     if compared is not None:
         del compared["cases"]  # they are in rows
     found: dict[str, Any] = stored.plain(
@@ -254,6 +255,7 @@ def _result(settled: Settled) -> dict[str, Any]:
             "summaries": {side["name"]: side for side in settled.told},
             "comparison": compared,
             "before": earlier and {case: [each.version, *each.pair] for case, each in earlier.items()},
+            "drifted": sorted({each.case.id for each in both if each.drifted}, key=_number),
             "notices": settled.notices,
         }
     )

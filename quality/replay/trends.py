@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db.models import F, QuerySet
+from django.http import QueryDict
 
 from quality.cases.statistics import State, case_state, wilson
 from quality.models import Case, Replay, ReplayCase, ReplaySchedule, ReplaySide, ReplayState
@@ -92,9 +93,14 @@ def suites() -> list[Suite]:
     return [
         Suite(key=f"schedule-{schedule}", name=names.get(schedule, "a schedule that is gone"), schedule_id=schedule)
         if schedule
-        else Suite(key=f"query-{query}", name=query or "all cases, or named ones", query=query)
+        else Suite(key=f"query-{query}", name=in_words(query) or "all cases, or named ones", query=query)
         for schedule, query in places
     ]
+
+
+def in_words(query: str) -> str:
+    """The filter of cases that a query string is."""
+    return ", ".join(f"{name} {value}" for name, values in QueryDict(query).lists() for value in values)
 
 
 def suite_of(replay: Replay) -> str:

@@ -7,10 +7,13 @@ import re
 import pytest
 from django.urls import reverse
 
-from quality.models import Replay, ReplayFinding, ReplaySample, ReplaySchedule
+from quality.cases.judge import judge
+from quality.cases.judge_model import sha256_of
+from quality.models import JudgeVote, Replay, ReplayFinding, ReplaySample, ReplaySchedule
 from quality.pages import replays
-from quality.replay import matrix
+from quality.replay import matrix, outcome
 from quality.replay.matrix import RowFilter
+from quality.replay.stored import read_attempt
 from tenants.models import ModelEndpoint
 from tenants.scope import tenant_scope
 from tests.factories import LATEST, CaseFactory, ToolsetFactory
@@ -156,20 +159,12 @@ class TestTheMatrix:
                     break
         assert seen == [2, 3, 4, 1]
 
-    def test_drifted_results_are_found_in_what_was_served_not_in_what_was_said(self, tenant, browse):
+    def test_passes_on_drifted_results_are_found(self, tenant, browse):
         with tenant_scope(tenant):
-            replay = make_replay(settings={"onMiss": "fifo"})
-            drifted, said = (make_row(replay, CaseFactory(), standing="passed") for _ in range(2))
-            make_sample(drifted)
-            sample = ReplaySample.objects.get(replay_case=drifted)
-            sample.data = sample.data.replace('[["exact"]]', '[["exact", null], ["drifted"]]')
-            sample.save()
-            make_sample(said)
-            other = ReplaySample.objects.get(replay_case=said)
-            other.data = other.data.replace("It is 21.5 degrees.", '\\"sources\\": [[\\"drifted\\"]], \\"requests\\": ')
-            other.save()
-        page = browse().get(f"{address('replay-detail', replay.pk)}?show=drifted").text
-        assert numbers(page) == [drifted.number]
+            replay = make_replay(result=result_of(drifted=["REG-2"]))
+            for _ in range(2):
+                make_row(replay, CaseFactory(), standing="passed")
+        assert numbers(browse().get(f"{address('replay-detail', replay.pk)}?show=drifted").text) == [2]
 
     def test_progress_is_asked_for_while_it_runs_and_while_it_is_paused(self, tenant, browse):
         with tenant_scope(tenant):
@@ -251,6 +246,26 @@ class TestACase:
             row = make_row(replay := make_replay(), CaseFactory(), standing="failed")
             make_sample(row, "fail", data="{}")
         assert "cannot be read" in browse().get(address("replay-case", replay.pk, row.number)).text
+
+    def test_what_a_judge_said_is_shown_vote_by_vote(self, tenant, browse, model):
+        rubric = {"judge": {"rubric": "Names <b>Zürich</b>.", "of": "Zürich"}}
+        step = {"tool": "get_weather", "args": {"city": rubric, "unit": {"ignore": True}}}
+        with tenant_scope(tenant):
+            case = CaseFactory(expectation=json.dumps({"version": 1, "calls": {"mode": "first", "steps": [step]}}))
+            replay = make_replay(settings={"judgeLabel": "small"})
+            sample = make_sample(make_row(replay, case, standing="failed"))
+            record, asked = outcome.cases_of(replay)[0], []
+            judge(record.expectation, read_attempt(sample).sample, tools=record.tools, now=record.now, ask=asked.append)
+            JudgeVote.objects.create(
+                question_sha256=sha256_of(asked[0], "tiny"), model="tiny", prompt_sha256="", rubric_sha256="",
+                votes=[{"passed": False, "rationale": HOSTILE, "swapped": True}], verdict=False,
+            )  # fmt: skip
+        page = browse().get(address("replay-case", replay.pk, case.number)).text
+        assert "refused</span>" in page
+        assert "abc" in page.split("The judge")[-1]
+        assert "the two texts were swapped" in page
+        assert "<img" not in page
+        assert "held against no label of people yet" in page
 
     def test_a_dispute_needs_a_note_stands_once_and_is_settled(self, tenant, browse, two_sided):
         client = browse()
