@@ -31,6 +31,8 @@ class Machine:
         self._verbatim = False  # an answer has begun in which forms without markup are text
         self._thought = reasoning_open  # there was a reasoning block
         self._draft: int | None = None  # where a reasoning block began that never ends, while it is read again
+        self._reasons = False  # inside a reasoning block
+        self._first_call = 0  # where it begins
         self._failures = 0
         self._wasted = 0
         self._cuts = 0
@@ -40,6 +42,17 @@ class Machine:
     @property
     def warnings(self) -> list[str]:
         return self._out.warnings
+
+    @property
+    def settled(self) -> int:
+        """Up to which offset the text holds no call and can become none any more. Reasoning counts as settled, though
+        a block that never ends is read again for a call that ends it."""
+        source = self._source
+        if self._out.calls:
+            return self._first_call
+        if self._reasons:
+            return source.end
+        return source.pos if source.hold is None else source.hold
 
     def feed(self, text: str) -> str:
         """Take more text; returns what may be shown now."""
@@ -92,6 +105,7 @@ class Machine:
                 self._out.emit(window[index:start])
                 source.pos = source.base + start
                 if not source.final and marks.undecided(window, start):
+                    source.release()
                     yield
                     continue
                 if mark := marks.mark_of(window, start, found):
@@ -105,6 +119,7 @@ class Machine:
             source.pos = source.base + stop
             if source.final:
                 return ""
+            source.release()
             yield
 
     def _at_line_start(self) -> Wait[str]:
@@ -175,6 +190,7 @@ class Machine:
         source = self._source
         source.hold = start = seen = source.pos
         context = CodeContext()
+        self._reasons = True
         while mark := (yield from source.until(ends)):
             stop = source.pos
             context.advance(source.slice(seen, stop))
@@ -182,7 +198,9 @@ class Machine:
             source.pos += len(mark)
             if not context.span or not (yield from self._span_closes(context.span)):
                 self._out.add_reasoning(source.slice(start, stop))
+                self._reasons = False
                 return
+        self._reasons = False
         source.rewind(start)
         self._draft = start
         self._out.begin_again()
@@ -245,6 +263,8 @@ class Machine:
             self._out.add_reasoning(source.slice(self._draft, start))
             self._out.muted = False
             self._draft = None
+        if not self._out.calls:
+            self._first_call = start
         self._out.add_calls(block.calls, source.slice(start, source.pos) if plain else None)
         self._out.add_reasoning(block.reasoning)
         self._verbatim = self._verbatim or block.verbatim

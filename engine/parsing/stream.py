@@ -35,6 +35,12 @@ class StreamParser:
         """All text that `feed` has returned."""
         return "".join(self._shown)
 
+    @property
+    def settled(self) -> int:
+        """How many characters of the text so far belong to no call and cannot become part of one any more: who passes
+        the text on as it came holds back the rest. Reasoning in the text counts as settled."""
+        return self._machine.settled
+
     def feed(self, delta: str | Mapping[str, Any] | None) -> str:
         """Take the next piece; returns text now safe to show. After `finish` nothing more is taken."""
         if self._reply is not None or delta is None:
