@@ -1,4 +1,4 @@
-"""The ASGI application: pages, API, event streams and the WebSocket in one process."""
+"""The ASGI application: pages, API, event streams, the WebSocket and the gateway in one process."""
 
 import os
 from typing import cast
@@ -11,8 +11,9 @@ django_application = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402  (needs Django set up)
 
 from quality.bodies import App, BodyLimit  # noqa: E402  (needs Django set up)
+from quality.gateway.app import Gateway  # noqa: E402  (needs Django set up)
 from quality.websocket.routing import websockets  # noqa: E402  (needs Django set up)
 from tenants.start import refuse_unsafe_start  # noqa: E402  (needs Django set up)
 
 refuse_unsafe_start()
-application = ProtocolTypeRouter({"http": BodyLimit(cast(App, django_application)), "websocket": websockets})
+application = ProtocolTypeRouter({"http": Gateway(BodyLimit(cast(App, django_application))), "websocket": websockets})

@@ -213,6 +213,12 @@ REPLAY_SLICE_S = read("REPLAY_SLICE_S", "float", default=60.0)  # then a replay 
 if REPLAY_LEASE_S < 3 or not 0 < REPLAY_SLICE_S <= 600:
     raise ImproperlyConfigured("REPLAY_LEASE_S must be 3 or more, REPLAY_SLICE_S more than 0, at most 600 (seconds).")
 
+# --- the recording gateway -------------------------------------------------------------------------------------------
+GATEWAY_RATE_PER_MINUTE = read("GATEWAY_RATE_PER_MINUTE", "int", default=600)  # requests of a token that has no rate
+GATEWAY_MAX_BYTES = read("GATEWAY_MAX_BYTES", "int", default=16 * 1024 * 1024)  # of one request
+if GATEWAY_RATE_PER_MINUTE < 1 or GATEWAY_MAX_BYTES < 1024:
+    raise ImproperlyConfigured("GATEWAY_RATE_PER_MINUTE: 1 or more; GATEWAY_MAX_BYTES: 1024 or more (bytes).")
+
 # --- the outside: what tools and models reach beyond public addresses on the usual ports ------------------------------
 OUTBOUND_ALLOW_CIDRS = read("OUTBOUND_ALLOW_CIDRS", "list", default=[])
 OUTBOUND_ALLOW_PORTS = read("OUTBOUND_ALLOW_PORTS", "list", default=[], cast=int)

@@ -35,6 +35,9 @@ class EndpointData:
     sources: tuple[str, ...] = ()
     is_enabled: bool = True
     is_stand_in: bool = False
+    repairs_text_calls: bool = True
+    asks_again_when_empty: bool = True
+    checks_arguments: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ def save_endpoint(
     old_origin = outbound.origin(endpoint.base_url) if pk is not None else ""
     for name in (
         "label", "model", "parameters", "price_prompt", "price_completion", "is_enabled", "is_stand_in",
+        "repairs_text_calls", "asks_again_when_empty", "checks_arguments",
     ):  # fmt: skip
         setattr(endpoint, name, getattr(data, name))
     endpoint.base_url = data.base_url.strip().rstrip("/")

@@ -12,6 +12,7 @@ from typing import Any
 
 import redis
 from django.core.cache import cache
+from django.db import Error as DatabaseFault
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,20 @@ def write(key: str, text: str | None, timeout_s: float | None = None) -> None:
     except (redis.RedisError, OSError) as error:
         raise CacheAway from error
     _note(key, text)
+
+
+def count(key: str, number: int, timeout_s: float) -> int | None:
+    """Add to the count under `key`, which is forgotten after a time, and give the sum; None while the cache is away."""
+    if is_away():
+        return None
+    try:
+        cache.add(key, 0, timeout=timeout_s)
+        return int(cache.incr(key, number))
+    except (redis.RedisError, OSError, DatabaseFault) as error:
+        _failed(error)
+    except ValueError:
+        pass  # it was forgotten in between
+    return None
 
 
 def _note(key: str, text: str | None) -> None:

@@ -28,7 +28,12 @@ def _checksum(text: str) -> str:
 
 
 def issue_token(
-    *, name: str, scopes: list[str], created_by: User, expires_at: dt.datetime | None
+    *,
+    name: str,
+    scopes: list[str],
+    created_by: User,
+    expires_at: dt.datetime | None,
+    rate_per_minute: int | None = None,
 ) -> tuple[ApiToken, str]:
     """A new token of the open scope's tenant, and its text, which is never to be had again."""
     public_id = "".join(secrets.choice(_ALPHABET) for _ in range(12))
@@ -41,6 +46,7 @@ def issue_token(
         scopes=scopes,
         created_by=created_by,
         expires_at=expires_at,
+        rate_per_minute=rate_per_minute,
     )
     token.full_clean(exclude=["expires_at", "last_used_at", "revoked_at"])
     token.save()

@@ -22,6 +22,7 @@ from quality.api import (
     tools,
     turns,
 )
+from quality.gateway import views as gateway
 
 ADMIN = "api/admin/quality/"
 
@@ -144,6 +145,9 @@ urlpatterns = [
     path("api/replays/<int:pk>/cases/<case:ref>/samples", replays.ReplaySamplesView.as_view(), name="api-samples"),
     path("api/replays/<int:pk>/cases/<case:ref>/dispute", replays.DisputeView.as_view(), name="api-dispute"),
     path("api/replays/<int:pk>/cases/<case:ref>/confirm", replays.ConfirmView.as_view(), name="api-confirm"),
+    path("v1/chat/completions", gateway.elsewhere, name="gateway-completions"),
+    path("v1/models", gateway.elsewhere, name="gateway-models"),
+    path("v1/models/<str:name>", gateway.elsewhere, name="gateway-model"),
     path("api/schema", docs.SchemaView.as_view(), name="api-schema"),
     path("docs", docs.docs, name="api-docs"),
     path("healthz", health.healthz, name="healthz"),
