@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def run(folder: Path, num_replies: int, rounds: int) -> Iterator[dict[str, Any]]
         ours, theirs = [], []
         for _ in range(rounds):
             ours.append(len(lines) / spent(work))
-            theirs.append(len(lines) / spent(lambda lines=lines: loads(lines)))
+            theirs.append(len(lines) / spent(partial(loads, lines)))
         target = {"target": 20_000} if "judged" in name and work is not whole else {}
         yield figure(name, unit, ours, theirs, YARDSTICK, **target)
 
