@@ -281,7 +281,10 @@ def _write_rows(settled: Settled) -> None:
         row.change = str(told.change) if told else ""
         row.is_suspect, row.is_confirmed = bool(told and told.suspect), bool(told and told.confirmed)
         row.p, row.fresh = (told.p, told.fresh) if told else (None, None)
-    ReplayCase.objects.bulk_update(standing.rows, _COLUMNS, batch_size=ROWS_AT_ONCE)
+    # An update of thousands of rows by keys takes thirty times as long.
+    ReplayCase.objects.bulk_create(
+        standing.rows, update_conflicts=True, unique_fields=["id"], update_fields=_COLUMNS, batch_size=ROWS_AT_ONCE
+    )
 
 
 _COLUMNS: Final = (

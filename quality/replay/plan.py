@@ -4,6 +4,7 @@ All functions need an open tenant scope.
 """
 
 import datetime as dt
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -17,12 +18,11 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from quality import tasks
-from quality.cases.expectation import Expectation
+from quality.cases.expectation import Mode
 from quality.cases.record import Case as CaseRecord
 from quality.cases.record import read_stored
 from quality.cases.replay import DEFAULT_SAMPLES
 from quality.cases.results import MUST, QUARANTINE, tags_of
-from quality.cases.schema import ExpectationError, parse
 from quality.improve import cases
 from quality.improve.cases import NoSuchCase
 from quality.improve.filters import CaseForm
@@ -197,14 +197,10 @@ def _planned(row: _Version, wanted: RunSettings) -> ReplayCase:
         number=row.case.number,
         version=record.version,
         tool_name=record.tool or "",
-        num_samples=_samples_of(record.expectation, wanted),
+        num_samples=wanted.samples or record.expectation.verdict.k or DEFAULT_SAMPLES,
         is_quarantined=QUARANTINE in tags,
         is_must=MUST in tags,
     )
-
-
-def _samples_of(expectation: Expectation, wanted: RunSettings) -> int:
-    return wanted.samples or expectation.verdict.k or DEFAULT_SAMPLES
 
 
 # What it takes.
@@ -214,25 +210,22 @@ def _estimate(chosen: list[Case], frozen: list[ReplaySide], wanted: RunSettings)
     rows = Case.objects.filter(pk__in=[case.pk for case in chosen])
     lengths = rows.values_list("pk", Length("messages"), Coalesce(Length("tools"), 0))
     by_pk = {pk: (messages, tools) for pk, messages, tools in lengths}
-    asked = []
-    for case in chosen:
-        try:
-            expectation = parse(case.expectation)
-        except ExpectationError as error:
-            _refuse("cases", "unreadable_case", f"{case.ref} cannot be replayed: {error}. Mend it, or leave it out.")
-        steps = expectation.calls.steps if expectation.calls else None
-        requests = 1 if expectation.first_cycle_only else min(wanted.max_cycles, len(steps or ()) + 1)
-        messages, tools = by_pk[case.pk]
-        asked.append(
-            AskedCase(
-                case_id=case.pk,
-                samples=_samples_of(expectation, wanted),
-                requests=requests,
-                messages=messages,
-                tools=tools,
-            )
-        )
+    asked = [_asked(case, *by_pk[case.pk], wanted) for case in chosen]
     return estimated(asked, frozen, concurrency=wanted.concurrency)
+
+
+def _asked(case: Case, messages: int, tools: int, wanted: RunSettings) -> AskedCase:
+    """Looks at no more of the expectation than it needs, for forms ask with each key that is pressed."""
+    expectation = json.loads(case.expectation)
+    calls = expectation.get("calls") or {}
+    cycles = 1 if calls.get("mode") == Mode.FIRST else len(calls.get("steps") or ()) + 1
+    return AskedCase(
+        case_id=case.pk,
+        samples=wanted.samples or (expectation.get("verdict") or {}).get("k") or DEFAULT_SAMPLES,
+        requests=min(cycles, wanted.max_cycles),
+        messages=messages,
+        tools=tools,
+    )
 
 
 # Settings.

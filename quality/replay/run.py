@@ -28,7 +28,7 @@ from quality.cases.record import Case
 from quality.cases.replay import Job, Side
 from quality.cases.sample import Verdict
 from quality.models import Replay, ReplayCase, ReplaySample, ReplayState
-from quality.replay import ending, lease, outcome, stored
+from quality.replay import ending, judging, lease, outcome, stored
 from quality.replay.lease import NotOurs, lost, ours
 from quality.replay.outcome import Standing
 from quality.replay.sides import BASELINE, SideUnusable, opened
@@ -180,7 +180,8 @@ class _Slice:
         await self._enter(Replay.Stage.JUDGE)
         if not await asyncio.to_thread(self._ask_judge):
             return False
-        await self._in_scope(self._judge_waiting)
+        while await self._in_scope(self._judge_waiting):
+            pass
         return True
 
     async def _confirm(self) -> bool:
@@ -275,8 +276,6 @@ class _Slice:
         return ReplaySample.objects.filter(replay=self._replay, awaits_judge=True)
 
     def _ask_judge(self) -> bool:
-        from quality.replay import judging
-
         try:
             return judging.ask_open(
                 self._replay.pk, tenant_id=self._tenant_id, until=self._until, go_on=lambda: not self._is_stopped
@@ -284,27 +283,25 @@ class _Slice:
         finally:
             connection.close()
 
-    def _judge_waiting(self) -> None:
-        from quality.replay import judging
-
+    def _judge_waiting(self) -> bool:
+        """Some of what waits, by what the judge has said; True: there may be more."""
+        waiting = list(self._waiting().select_related("replay_case")[: outcome.ROWS_AT_ONCE])
+        if not ours(self._replay).update(attempt=0):
+            raise NotOurs
         ask = judging.asker(self._replay)
-        rows = {row.pk: row for row in outcome.rows_of(self._replay)}
-        waiting = list(self._waiting())
-        cases = outcome.read_cases([rows[pk] for pk in {sample.replay_case_id for sample in waiting}])
+        cases = outcome.read_cases(list({sample.replay_case_id: sample.replay_case for sample in waiting}.values()))
+        num_errors = 0
         for sample in waiting:
             case, side = cases[sample.replay_case_id], self._by_name[sample.side]
             judgement = stored.judged(case, side, stored.read_attempt(sample), ask)
-            for name, value in stored.columns_of(judgement).items():
+            changes = {**stored.columns_of(judgement), "awaits_judge": False}
+            for name, value in changes.items():
                 setattr(sample, name, value)
-            sample.awaits_judge = False
-        num_errors = sum(sample.verdict == Verdict.ERROR for sample in waiting)
-        if not ours(self._replay).update(num_errors=F("num_errors") + num_errors, attempt=0):
-            raise NotOurs
-        ReplaySample.objects.bulk_update(
-            waiting, ["verdict", "reasons", "invalid_calls", "awaits_judge"], batch_size=outcome.ROWS_AT_ONCE
-        )
-        for sample in waiting:
+            sample.save(update_fields=list(changes))
             _count(sample)
+            num_errors += sample.verdict == Verdict.ERROR
+        ours(self._replay).update(num_errors=F("num_errors") + num_errors)
+        return bool(waiting)
 
     # What is there.
 
