@@ -135,13 +135,8 @@ def _args(inputs: Node | None) -> Args:
     found = inside(text)
     if found is not None:
         return read_args(found) if isinstance(found.value, dict) else read_args(inputs)
-    literal = _literal(text)
-    if isinstance(literal, dict) and all(isinstance(key, str) for key in literal):
-        try:
-            return Args(node_of(literal).text, ("args_python_repr",))
-        except (TypeError, ValueError, RecursionError):
-            pass  # a literal that JSON cannot say, such as a set
-    return read_args(inputs)
+    said = _as_json(_literal(text))
+    return Args(said, ("args_python_repr",)) if said is not None else read_args(inputs)
 
 
 def _literal(text: str) -> Any:
@@ -151,6 +146,17 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
+
+
+def _as_json(literal: Any) -> str | None:
+    """JSON text of a dict with names for keys; None for anything else, or where JSON has no word for a value in it."""
+    if not isinstance(literal, dict) or not all(isinstance(key, str) for key in literal):
+        return None
+    try:
+        text = node_of(literal).text
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return text if inside(text) is not None else None
 
 
 def _answer_of_repr(output: Node | None) -> ToolAnswer | None:
