@@ -33,6 +33,7 @@ class Machine:
         self._draft: int | None = None  # where a reasoning block began that never ends, while it is read again
         self._reasons = False  # inside a reasoning block
         self._first_call = 0  # where it begins
+        self.visible_before = 0  # characters of visible text in front of it
         self._failures = 0
         self._wasted = 0
         self._cuts = 0
@@ -265,6 +266,7 @@ class Machine:
             self._draft = None
         if not self._out.calls:
             self._first_call = start
+            self.visible_before = self._out.num_visible
         self._out.add_calls(block.calls, source.slice(start, source.pos) if plain else None)
         self._out.add_reasoning(block.reasoning)
         self._verbatim = self._verbatim or block.verbatim

@@ -29,6 +29,11 @@ class Output:
         self._fresh: list[str] = []
         self._waits = False  # a plain call was read; it may turn out to be text, so what follows is not shown yet
 
+    @property
+    def num_visible(self) -> int:
+        """Characters of visible text so far."""
+        return len(self._text(with_plain=False))
+
     def emit(self, text: str) -> None:
         if not text:
             return

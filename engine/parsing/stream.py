@@ -41,6 +41,12 @@ class StreamParser:
         the text on as it came holds back the rest. Reasoning in the text counts as settled."""
         return self._machine.settled
 
+    @property
+    def text_behind(self) -> str:
+        """Once finished, where calls stood in the text: the visible text behind `settled`, which is now where the first
+        of them begins."""
+        return self._reply.text[self._machine.visible_before :] if self._reply else ""
+
     def feed(self, delta: str | Mapping[str, Any] | None) -> str:
         """Take the next piece; returns text now safe to show. After `finish` nothing more is taken."""
         if self._reply is not None or delta is None:

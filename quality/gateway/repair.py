@@ -191,9 +191,10 @@ class StreamRepair:
         """The calls in the text, and the visible text that has not gone on yet."""
         if self._parser is None or self._is_off:
             return (), ""
-        settled, shown = self._parser.settled, self._parser.shown
-        reply = self._parser.finish(finish_reason)
-        return reply.calls, "".join(self._text)[self._passed : settled] + _beyond(shown, reply.text)
+        calls = self._parser.finish(finish_reason).calls
+        if not calls:
+            return (), ""
+        return calls, "".join(self._text)[self._passed : self._parser.settled] + self._parser.text_behind
 
     def _end(self, raw: bytes) -> bytes:
         """An event of the stream's end: kept while nothing was said, for another answer may come in its place."""
@@ -209,14 +210,6 @@ class StreamRepair:
         self._ending.clear()
         self._is_off = True
         return sent
-
-
-def _beyond(shown: str, text: str) -> str:
-    """The part of a text that was not shown. What was shown begins it, unless that turned out to be reasoning."""
-    if text.startswith(shown):
-        return text[len(shown) :]
-    overlap = next(n for n in range(min(len(shown), len(text)), -1, -1) if shown.endswith(text[:n]))
-    return text[overlap:]
 
 
 # --- asked again ----------------------------------------------------------------------------------------------------
