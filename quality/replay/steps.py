@@ -18,6 +18,15 @@ from tenants import audit
 from tenants.models import ApiToken, User
 
 _NOT_JUDGED: Final = [{"code": "not_judged"}]
+_UNSETTLED: Final = {
+    "standing": "",
+    "is_flaky": False,
+    "change": "",
+    "is_suspect": False,
+    "is_confirmed": False,
+    "p": None,
+    "fresh": None,
+}
 
 
 class WrongState(Exception):
@@ -85,7 +94,7 @@ def retry_errors(replay: Replay, *, actor: User | None, token: ApiToken | None =
             "time": held.seconds,
         },
     )
-    changed.cases.update(num_errors=0)
+    changed.cases.update(num_errors=0, **_UNSETTLED)
     _publish(changed)
     return changed
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine.providers.protocol import Usage
+from engine.redaction import Redactor
 from quality.cases.attempt import Attempt, read_attempts
 from quality.cases.judge import Ask, judge
 from quality.cases.record import Case
@@ -28,7 +29,7 @@ def sample_of(
     row: ReplayCase, side: Side, attempt: Attempt, judgement: Judgement, *, awaits_judge: bool
 ) -> ReplaySample:
     """A sample as it is stored, not saved yet."""
-    price = side.endpoint.price
+    price, redactor = side.endpoint.price, Redactor({"MODEL_KEY": side.endpoint.key or ""})
     return ReplaySample(
         tenant_id=row.tenant_id,
         replay_id=row.replay_id,
@@ -36,14 +37,24 @@ def sample_of(
         side=side.name,
         index=attempt.index,
         awaits_judge=awaits_judge,
-        data=attempt.line(),
+        data=_redacted(attempt, redactor).line(),
         requests=attempt.requests,
         prompt_tokens=attempt.prompt_tokens,
         completion_tokens=attempt.completion_tokens,
         cost=price.of(Usage(attempt.prompt_tokens, attempt.completion_tokens)) if price else 0,
         duration_ms=sum(attempt.latencies_ms),
-        **columns_of(judgement),
+        **redactor.value(columns_of(judgement)),
     )
+
+
+def _redacted(attempt: Attempt, redactor: Redactor) -> Attempt:
+    """Without the key, should the server have said it back; its raw answers are without it already."""
+    sample = attempt.sample
+    cycles = tuple(
+        tuple(replace(call, name=redactor.text(call.name), arguments=redactor.value(call.arguments)) for call in cycle)
+        for cycle in sample.cycles
+    )
+    return replace(attempt, sample=replace(sample, cycles=cycles, reply=redactor.value(sample.reply)))
 
 
 def columns_of(judgement: Judgement) -> dict[str, Any]:

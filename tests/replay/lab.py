@@ -1,4 +1,5 @@
-"""Cases of a tenant, and a model server whose models answer as they are called: right, wrong, flaky, odd."""
+"""Cases of a tenant, and a model server whose models answer as they are called: right, wrong, flaky, odd. A parrot says
+its key back."""
 
 import asyncio
 import json
@@ -85,6 +86,9 @@ class Models:
     def _said(self, ask: Ask, model: str, seed: int) -> Completion:
         if model == "judge":
             return Completion('{"passed": true, "rationale": "It does."}')
+        if model == "parrot":
+            city = ask.headers["authorization"].removeprefix("Bearer ")
+            return Completion(calls=(("get_weather", json.dumps({"city": city})),))
         if any(message["role"] == "tool" for message in ask.messages):
             return Completion("It is fine.")
         return Completion(calls=(("get_weather", json.dumps({"city": CITY[model.partition("-")[0]](seed)})),))

@@ -86,6 +86,18 @@ def test_nul_and_half_a_pair_in_what_a_model_wrote_can_be_kept(lab: Lab, models:
     assert json.loads(str(call.arguments))["city"][1] == "\0"
 
 
+def test_a_key_that_a_server_says_back_is_not_kept(lab: Lab) -> None:
+    lab.endpoint("parrot")
+    lab.cases(1)
+    replay = lab.ran("parrot")
+    [sample] = lab.samples(replay)
+    assert sample.reasons[0]["got"] == "{secret:MODEL_KEY}"
+    with tenant_scope(lab.tenant):
+        kept = [*ReplaySample.objects.values_list("data", "reasons"), outcome.report_of(replay).json()]
+    assert "{secret:MODEL_KEY}" in str(kept)
+    assert "sk-acme-4711" not in str(kept)
+
+
 def test_meaning_is_judged_after_the_samples_are_there(lab: Lab, models: Models) -> None:
     expectation = {"version": 1, "calls": {"mode": "contains", "steps": [STEP]}}
     stubs = [{"tool": "get_weather", "result": {"sky": "clear"}}]
