@@ -12,7 +12,6 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from quality import calls
 from quality.improve.cases import NoSuchCase, parse_ref
 from quality.models import Case, CaseStatus, Label, Replay, ReplayCase, ReplaySide, ReplayState, Toolset
 from quality.pages.access import TenantRequest, tenant_view
@@ -108,7 +107,7 @@ class ReplayForm(forms.Form):
         self._choose(("judge",), [("", "Nobody"), *models])
         self._choose(("candidate_prompt", "baseline_prompt"), _prompts())
         self._choose(("candidate_tools", "baseline_tools"), _toolsets(self._given("candidate_tools", "baseline_tools")))
-        self._choose(("tool",), [("", "any"), *((name, name) for name in calls.tool_names())])
+        self._choose(("tool",), [("", "any"), *((name, name) for name in _tool_names(self._given("tool")))])
         self._choose(("baseline_replay",), _replays(self._given("baseline_replay")))
 
     def _choose(self, names: Iterable[str], choices: Any) -> None:
@@ -251,6 +250,11 @@ def named(text: str) -> list[str]:
 
 def _models() -> Iterable[ModelEndpoint]:
     return ModelEndpoint.objects.filter(is_enabled=True).order_by("label")
+
+
+def _tool_names(given: set[str]) -> list[str]:
+    named = Case.objects.exclude(tool_name="").order_by().values_list("tool_name", flat=True).distinct()
+    return sorted({*named, *given})
 
 
 def _prompts() -> list[Any]:
