@@ -134,7 +134,7 @@ class ReplaySerializer(serializers.Serializer):
 
 class ReplayDetailSerializer(ReplaySerializer):
     """`result` has `gate`, `summaries` by side, `comparison` (null: nothing is compared) and `notices`, as the JSON
-    report of the command; null before the replay has ended. `judge` says how far its judge agrees with people."""
+    report of the command; null before the replay has ended."""
 
     query = serializers.CharField()
     settings = JsonObject()

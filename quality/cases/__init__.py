@@ -9,6 +9,7 @@ sample        one attempt at a case, and what the judge makes of it
 toolset       the tools of a case: names, schemas, whether a call is valid
 pairing       which call stands for which step
 judge         `judge(expectation, sample)`: the verdict with its reasons
+judge_model   a model that judges meaning: what it is asked, how its votes count
 explain       a reason as a sentence
 propose       an expectation from a reviewer's label and correction
 canonical     one spelling for calls that mean the same

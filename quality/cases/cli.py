@@ -277,6 +277,8 @@ class Run:
                 live=self._live(),
                 on_attempt=on_attempt,
             )
+            if self._judge:
+                self._judge.budget = replay.budget
             attempts = earlier + await replay.run(finished={attempt.key for attempt in earlier})
             judged = await self._with_judge(
                 lambda ask: {each.name: self._judged(selected.cases, attempts, each, expected, ask) for each in sides}

@@ -18,6 +18,7 @@ from engine.net import Guard
 from engine.providers.openai import OpenAIModel
 from engine.providers.protocol import Request, Usage
 from engine.strict_json import JsonError, read_json
+from quality.cases.budgets import Budget
 from quality.cases.matchers import Ask, Question
 from quality.cases.statistics import kappa
 from quality.cases.values import key_of
@@ -163,13 +164,15 @@ class Waiting:
 class Judge:
     """Judges with a model on hand. Each question is put once; what could not be answered stays not judged.
 
-    `kept` has the ballots by the hash of their question; `faults` say why something could not be asked.
+    `kept` has the ballots by the hash of their question; `faults` say why something could not be asked; `budget` is
+    what it may use up, with others or alone.
     """
 
     def __init__(self, model: str, say: Say, *, concurrency: int = 4) -> None:
         self.model = model
         self.kept: MutableMapping[str, tuple[Question, Ballot]] = {}
         self.faults: list[str] = []
+        self.budget: Budget | None = None
         self._say = say
         self._slots = asyncio.Semaphore(concurrency)
         self._given_up: set[str] = set()
@@ -197,13 +200,22 @@ class Judge:
             return
         async with self._slots:
             try:
-                found = await ballot(question, self._say)
-            except EngineError as error:  # a judge that fails decides nothing
+                found = await ballot(question, self._paid)
+            except EngineError as error:  # a judge that fails, or that nothing is left for, decides nothing
                 self._give_up(key, f"The judge {self.model} did not answer: {error}")
                 return
         self.kept[key] = (question, found)
         if found.verdict is None:
             self._give_up(key, f"No vote of the judge {self.model} could be read.")
+
+    async def _paid(self, messages: Sequence[Message]) -> tuple[str, Usage]:
+        """A vote, within the budget if there is one. Its price is not known."""
+        if self.budget:
+            self.budget.begin_call()
+        text, usage = await self._say(messages)
+        if self.budget:
+            self.budget.add(usage)
+        return text, usage
 
     def _give_up(self, key: str, why: str) -> None:
         self._given_up.add(key)
@@ -218,7 +230,7 @@ class Judge:
             "questions": [
                 {"rubric": question.rubric, "reference": question.of, "answer": question.got, "passed": found.verdict}
                 | {"votes": [vote.as_dict() for vote in found.votes]}
-                for question, found in self.kept.values()
+                for _, (question, found) in sorted(self.kept.items())  # in an order that is the same on each run
             ],
             "promptTokens": sum(found.usage.prompt_tokens for _, found in self.kept.values()),
             "completionTokens": sum(found.usage.completion_tokens for _, found in self.kept.values()),

@@ -53,9 +53,7 @@ __all__ = [
     "NotArchived",
     "StaleCase",
     "archive",
-    "beside_of",
     "case_from_feedback",
-    "correction_of",
     "doubts",
     "draft_from",
     "duplicates",
@@ -388,12 +386,12 @@ def _check_seen(case: Case, seen_version: int | None) -> None:
 def judge_recorded(case: Case | Draft, *, expectation: str | None = None) -> CaseCheck:
     """Does the expectation (another one, if given) do what the case is for? The recorded call of a bad label must fail
     it, the corrected call must pass; both beside the other calls of the same reply, where these are still known."""
-    beside = case.beside if isinstance(case, Draft) else beside_of(case)
+    beside = case.beside if isinstance(case, Draft) else _beside(case)
     return judge_case(
         case.expectation if expectation is None else expectation,
         label=case.label,
         call=None if case.index is None else Call(case.tool_name, case.args),
-        correction=case.correction if isinstance(case, Draft) else correction_of(case),
+        correction=case.correction if isinstance(case, Draft) else _correction(case),
         tools=case.tools,
         now=case.now,
         beside=beside,
@@ -401,15 +399,14 @@ def judge_recorded(case: Case | Draft, *, expectation: str | None = None) -> Cas
     )
 
 
-def beside_of(case: Case) -> tuple[Call, ...]:
-    """The other calls of the reply that the case is about, where they are still known."""
+def _beside(case: Case) -> tuple[Call, ...]:
     if case.call is None:
         return ()
     others = ToolCall.objects.filter(turn_id=case.call.turn_id, cycle=case.call.cycle).exclude(pk=case.call.pk)
     return tuple(Call(name, args) for name, args in others.order_by("index").values_list("tool_name", "args"))
 
 
-def correction_of(case: Case) -> Mapping[str, Any] | None:
+def _correction(case: Case) -> Mapping[str, Any] | None:
     """What the reviewer of the label says that the case was made of, if he still says it."""
     feedback = Feedback.objects.filter(pk=case.feedback_id, label=case.label).first() if case.feedback_id else None
     return read_correction(feedback) if feedback else None

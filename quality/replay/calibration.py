@@ -7,7 +7,7 @@ holds, so what the judge says of the rubric decides it, and can be set against w
 All functions need an open tenant scope; nobody is asked by them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,8 +19,8 @@ from quality.cases.matchers import Judged, Matcher, Question
 from quality.cases.record import read_cases
 from quality.cases.sample import Call, Sample, Verdict
 from quality.cases.schema import ExpectationError, parse
-from quality.improve.cases import beside_of, correction_of
-from quality.models import Case, CaseVersion, Label, ReplayCase, ReplayFinding
+from quality.improve.case_draft import read_correction
+from quality.models import Case, CaseVersion, Feedback, Label, ReplayCase, ReplayFinding, ToolCall
 
 MAX_CASES: Final = 500  # the newest; more labels would not say more
 MAX_FINDINGS: Final = 500
@@ -58,9 +58,13 @@ def rubrics_of(expectation: Expectation) -> set[str]:
     return found
 
 
-def labelled() -> list[Labelled]:
-    """All samples that people have judged and a judge is asked about."""
-    return [*_recorded(), *_found()]
+def labelled(rubrics: Collection[str] | None = None) -> list[Labelled]:
+    """The samples that people have judged and a judge is asked about; of these rubrics, if some are given."""
+    return [
+        each
+        for each in (*_recorded(), *_found())
+        if rubrics is None or not rubrics_of(each.expectation).isdisjoint(rubrics)
+    ]
 
 
 def agreements(labels: Iterable[Labelled], ask: Ask) -> dict[str, Agreement]:
@@ -83,19 +87,35 @@ def agreements(labels: Iterable[Labelled], ask: Ask) -> dict[str, Agreement]:
 def _recorded() -> Iterator[Labelled]:
     """The recorded call of each case, as it was labelled, and the corrected one, which is right."""
     rows = Case.objects.filter(expectation__contains=_ASKS, index__isnull=False).select_related("call")
-    for row in rows.order_by("-number")[:MAX_CASES]:
+    cases = list(rows.order_by("-number")[:MAX_CASES])
+    feedback = Feedback.objects.in_bulk([case.feedback_id for case in cases if case.feedback_id])
+    replies = _replies(cases)
+    for case in cases:
         try:
-            expectation = parse(row.expectation)
+            expectation = parse(case.expectation)
         except ExpectationError:
             continue
-        call, beside = Call(row.tool_name, row.args), list(beside_of(row))
-        right = corrected(call, correction_of(row))
-        for made, is_right in ((call, row.label == Label.GOOD_REPLY), (right, True)):
+        said = feedback.get(case.feedback_id)
+        call = Call(case.tool_name, case.args)
+        right = corrected(call, read_correction(said) if said and said.label == case.label else None)
+        beside = replies.get((case.call.turn_id, case.call.cycle), {}) if case.call else {}
+        others = [other for pk, other in beside.items() if pk != case.call_id]
+        for made, is_right in ((call, case.label == Label.GOOD_REPLY), (right, True)):
             if made is not None:
-                calls = [*beside]
-                calls.insert(min(row.index or 0, len(beside)), made)
+                calls = [*others[: case.index], made, *others[case.index :]]
                 sample = Sample(cycles=(tuple(calls),), reply=None)
-                yield Labelled(expectation=expectation, sample=sample, tools=row.tools, now=row.now, is_right=is_right)
+                yield Labelled(
+                    expectation=expectation, sample=sample, tools=case.tools, now=case.now, is_right=is_right
+                )
+
+
+def _replies(cases: Iterable[Case]) -> dict[tuple[int, int], dict[int, Call]]:
+    """The calls of the replies that the cases are about, by turn and cycle, where they are still known."""
+    found: dict[tuple[int, int], dict[int, Call]] = {}
+    calls = ToolCall.objects.filter(turn__in={case.call.turn_id for case in cases if case.call}).order_by("index")
+    for pk, turn, cycle, name, args in calls.values_list("pk", "turn_id", "cycle", "tool_name", "args"):
+        found.setdefault((turn, cycle), {})[pk] = Call(name, args)
+    return found
 
 
 def _found() -> Iterator[Labelled]:

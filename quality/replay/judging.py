@@ -109,7 +109,7 @@ def agreements(replay: Replay, cases: Iterable[Case]) -> list[Agreement]:
     rubrics = sorted({rubric for case in cases for rubric in calibration.rubrics_of(case.expectation)})
     if endpoint is None or not rubrics:
         return []
-    known = calibration.agreements(calibration.labelled(), Stored(endpoint.model))
+    known = calibration.agreements(calibration.labelled(rubrics), Stored(endpoint.model))
     return [known.get(rubric) or agreement(rubric, []) for rubric in rubrics]
 
 
@@ -254,8 +254,7 @@ def _items(replay: Replay) -> list[Item]:
         _judged(cases[sample.replay_case_id], stored.read_attempt(sample), tools[sample.side]) for sample in waiting
     ]
     rubrics = {rubric for case in cases.values() for rubric in calibration.rubrics_of(case.expectation)}
-    labels = calibration.labelled() if found else []
-    return found + [each.passed for each in labels if calibration.rubrics_of(each.expectation) & rubrics]
+    return found + [each.passed for each in calibration.labelled(rubrics)] if found else []
 
 
 def _judged(case: Case, attempt: Attempt, tools: Any) -> Item:

@@ -12,6 +12,7 @@ from engine.providers import behaviours
 from engine.providers.behaviours import Ask, Line
 from engine.providers.protocol import ModelError, Usage
 from engine.providers.wire import Completion
+from quality.cases.budgets import Allowance, Budget
 from quality.cases.judge_model import (
     MAX_TEXT,
     SYSTEM,
@@ -120,6 +121,16 @@ def test_a_question_is_put_once_and_one_that_fails_is_not_judged() -> None:
     silent, asked = judged_by("I cannot tell.")
     assert asyncio.run(silent.judged(lambda ask: ask(QUESTION))) is None
     assert len(asked) == 3
+
+
+def test_a_budget_that_is_used_up_leaves_the_rest_unjudged() -> None:
+    judge, asked = judged_by(YES)
+    judge.budget = Budget("the run", Allowance(calls=4))
+    other = Question(rubric="Another.", of=None, got="x")
+    assert asyncio.run(judge.judged(lambda ask: ask(QUESTION))) is True
+    assert asyncio.run(judge.judged(lambda ask: ask(other))) is None
+    assert (len(asked), judge.budget.usage) == (4, Usage(40, 8))
+    assert "4 of 4 calls" in judge.faults[0]
 
 
 def test_answers_may_lead_to_new_questions() -> None:
