@@ -77,6 +77,12 @@ class Recorder:
                 # Not a daemon: a process that ends waits for it.
                 threading.Thread(target=Context().run, args=(self._work,), name="gateway-recorder").start()
 
+    @property
+    def num_waiting(self) -> int:
+        """Exchanges that are not recorded yet."""
+        with self._lock:
+            return len(self._queue)
+
     def is_idle(self) -> bool:
         """Is all recorded and counted?"""
         with self._lock:
