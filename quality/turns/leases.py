@@ -51,6 +51,27 @@ def overdue(older_than_s: float) -> list[tuple[int, int]]:
         return [(tenant_id, turn_id) for tenant_id, turn_id in cursor.fetchall()]
 
 
+_STOPPED = """
+SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a
+WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
+  AND a.state <> 'idle' AND a.wait_event = 'ClientRead'
+  AND a.state_change < clock_timestamp() - make_interval(secs => %s)
+  AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.relation = 'agent_turn_runs'::regclass
+              AND l.mode IN ('RowShareLock', 'RowExclusiveLock') AND l.granted)
+"""
+
+
+def end_stopped_sessions() -> int:
+    """End sessions that hold runs and have heard nothing from their process for as long as a lease; how many.
+
+    What a process locked stays locked while the process is stopped. `idle_in_transaction_session_timeout` ends such a
+    session only between two commands: one that was left in the middle of several sent together waits for ever.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_STOPPED, [settings.TURN_LEASE_S])
+        return len(cursor.fetchall())
+
+
 class TenantBusy(Exception):
     """Another process is claiming turns of this tenant, and does not come to an end."""
 

@@ -106,12 +106,20 @@ class Worker:
                     await self._awake.wait()
                 await asyncio.sleep(SETTLE_S)
             except TimeoutError:
-                pass
+                await self._free()
             self._awake.clear()
         await self._is_drained.wait()
         await self._bell.stop()
         for client in self._clients.values():
             await client.aclose()
+
+    async def _free(self) -> None:
+        """Nobody called for a while: is there a process that was stopped with turns in hand?"""
+        try:
+            if num := await self._loop.run_in_executor(self._pull_thread, _closing, leases.end_stopped_sessions):
+                logger.warning("%s sessions of stopped processes held turns, and were ended", num)
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("Sessions of stopped processes were not looked for (%s)", str(error).strip())
 
     async def _pull(self) -> None:
         """Fill the free places, from each tenant its share."""
