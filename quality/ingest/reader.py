@@ -244,7 +244,8 @@ class Reader:
     def _document(self, line: int) -> Iterator[Item | ItemError]:
         """Such a document in pieces. One without a list to take apart is an item that is refused."""
         self._index += 1
-        index, is_held, rest = self._index, len(self._data) - self._at <= self._max_item, self._data[self._at :]
+        index, is_held = self._index, len(self._data) - self._at <= self._max_item
+        rest = self._data[self._at :] if is_held else b""
         pieces, found = Pieces(), False
         end: ItemError | Unreadable | None = None
         try:
