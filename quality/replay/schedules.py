@@ -30,8 +30,6 @@ logger = logging.getLogger(__name__)
 MAX_SCHEDULES = 50  # of one tenant
 MAX_EMAILS = 20
 MAX_URL_CHARS = 2_000
-# Tools read secrets of their own purpose alone; of the others this is the one that is sent to no tool.
-SECRET_PURPOSE = Purpose.MODEL
 
 Baseline, NotifyOn = ReplaySchedule.Baseline, ReplaySchedule.NotifyOn
 
@@ -295,7 +293,7 @@ def _make_secret(schedule: ReplaySchedule, actor: User, token: ApiToken | None) 
     text = webhook.new_secret()
     try:
         schedule.webhook_secret = secrets.set_secret(
-            name=f"webhook:{schedule.pk}", value=text, actor=actor, token=token, purpose=SECRET_PURPOSE
+            name=f"webhook:{schedule.pk}", value=text, actor=actor, token=token, purpose=Purpose.WEBHOOK
         )
     except NoKeys as error:
         raise ValidationError({"webhook_url": ValidationError(str(error), "no_keys")}) from error

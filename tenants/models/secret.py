@@ -12,6 +12,7 @@ class Purpose(models.TextChoices):
     TOOL = "tool", "HTTP tools"
     MODEL = "model", "A model's key"
     BOOKING = "booking", "The booking link"
+    WEBHOOK = "webhook", "Signatures of webhooks"
 
 
 class Secret(TenantModel):
