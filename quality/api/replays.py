@@ -19,7 +19,6 @@ from quality.api.problems import problem
 from quality.api.proposals import CURSOR, bad_cursor, size
 from quality.api.rendering import JSONRenderer, NDJSONRenderer
 from quality.calls import BadCursor
-from quality.cases.attempt import read_attempts
 from quality.improve import keyset
 from quality.improve.cases import parse_ref
 from quality.improve.filters import ListForm, WordsField
@@ -28,7 +27,9 @@ from quality.replay import answers, findings, judging, matrix, outcome, plan, st
 from quality.replay.findings import FindingConflict
 from quality.replay.matrix import FLAGS, TROUBLE, RowFilter
 from quality.replay.plan import Wanted
+from quality.replay.sides import read_tools, sides_of
 from quality.replay.steps import WrongState
+from quality.replay.stored import read_attempt
 from quality.streaming import stream
 from tenants.models import Scope
 
@@ -297,10 +298,10 @@ class ReplayCasesView(TenantView):
     def get(self, request: TokenRequest, pk: int) -> Response:
         """The cases of a replay: what got worse first, then what failed. `trouble` shows what is not simply passed."""
         form, replay = read_query(CaseListForm, request), replay_at(pk)
-        names = ReplaySide.objects.filter(replay=replay).order_by("name").values_list("name", flat=True)
+        names = [side.name for side in sides_of(replay)]
         wanted = RowFilter(show=form.cleaned_data["show"], query=form.cleaned_data["query"])
         try:
-            page = matrix.find(replay, wanted, sides=list(names), **form.place)
+            page = matrix.find(replay, wanted, sides=names, **form.place)
         except BadCursor as error:
             raise bad_cursor(error) from error
         items = shapes.ReplayCaseSerializer(page.rows, many=True).data
@@ -332,7 +333,8 @@ class ReplaySamplesView(TenantView):
     def get(self, request: TokenRequest, pk: int, ref: str) -> Response:
         """The samples of a case with all that is kept of them, side by side in their order."""
         form, replay = read_query(SampleListForm, request), replay_at(pk)
-        rows = ReplaySample.objects.filter(replay=replay, replay_case=case_at(replay, ref)).order_by("side", "index")
+        case = case_at(replay, ref)
+        rows = ReplaySample.objects.filter(replay=replay, replay_case=case).order_by("side", "index")
         if form.cleaned_data["side"]:
             rows = rows.filter(side=form.cleaned_data["side"])
         place = form.place
@@ -346,17 +348,16 @@ class ReplaySamplesView(TenantView):
         found = list(rows[: num + 1])
         shown = found[:num]
         following = keyset.write(shown[-1].side, shown[-1].index) if len(found) > num else None
-        items = shapes.SampleSerializer(_with_votes(replay, ref, shown), many=True).data
+        items = shapes.SampleSerializer(_with_votes(replay, case, shown), many=True).data
         return Response({"items": items, "nextCursor": following})
 
 
-def _with_votes(replay: Replay, ref: str, samples: list[Any]) -> list[Any]:
-    """The samples with what the judge was asked about each as `judged`."""
-    cases = [case for case in outcome.cases_of(replay) if case.id == f"REG-{parse_ref(ref)}"]
-    tools = dict(ReplaySide.objects.filter(replay=replay).values_list("name", "tools"))
+def _with_votes(replay: Replay, row: ReplayCase, samples: list[Any]) -> list[Any]:
+    """The samples of a case with what the judge was asked about each as `judged`."""
+    case = outcome.read_cases([row])[row.pk]
+    tools = {side.name: read_tools(side) for side in sides_of(replay)}
     for sample in samples:
-        (attempt,) = read_attempts([sample.data.encode()])
-        sample.judged = [vote for case in cases for vote in judging.votes_on(replay, case, attempt, tools[sample.side])]
+        sample.judged = judging.votes_on(replay, case, read_attempt(sample), tools[sample.side])
     return samples
 
 

@@ -101,7 +101,7 @@ class ServerReplay:
         """Wait for its end, and fetch the report. Raises `Incomplete`, `SourceError`."""
         try:
             ended = await self._followed()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, SourceError):  # nobody will follow it
             await self._call_off()
             raise
         if ended["state"] == "failed":

@@ -233,6 +233,7 @@ def test_a_service_that_is_started_anew_is_waited_for(tmp_path: Path) -> None:
         ([standing("done"), Answer(body=b"{}")], 2, "did not answer with a report"),
         ([Answer(status=404)], 2, "404"),
         ([Answer(status=401)], 2, "QUALITY_LAB_TOKEN"),
+        ([Answer(status=403), standing("cancelled")], 2, "Replay 7 is called off."),
     ],
 )
 def test_a_replay_without_a_verdict_says_where_it_is(answers: list[Answer], code: int, words: str) -> None:
