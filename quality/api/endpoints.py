@@ -19,13 +19,6 @@ from tenants.models import ModelEndpoint, Scope
 from tenants.probe import probe_endpoint
 from tenants.scope import tenant_scope
 
-JSON_NAMES = {
-    "base_url": "baseUrl",
-    "price_prompt": "pricePrompt",
-    "price_completion": "priceCompletion",
-    "is_enabled": "enabled",
-}
-
 
 class ModelSerializer(serializers.ModelSerializer):
     """An endpoint, its key by fingerprint alone."""
@@ -35,6 +28,9 @@ class ModelSerializer(serializers.ModelSerializer):
     priceCompletion = serializers.FloatField(source="price_completion")
     enabled = serializers.BooleanField(source="is_enabled")
     standIn = serializers.BooleanField(source="is_stand_in")
+    repairsTextCalls = serializers.BooleanField(source="repairs_text_calls")
+    asksAgainWhenEmpty = serializers.BooleanField(source="asks_again_when_empty")
+    checksArguments = serializers.BooleanField(source="checks_arguments")
     keyFingerprint = serializers.CharField(source="key.fingerprint", default=None, allow_null=True)
     keySetAt = serializers.DateTimeField(source="key.set_at", default=None, allow_null=True)
     numFailures = serializers.IntegerField(source="standing.num_failures", default=0, help_text="In a row, by now.")
@@ -47,7 +43,8 @@ class ModelSerializer(serializers.ModelSerializer):
         model = ModelEndpoint
         fields = (
             "id", "label", "baseUrl", "model", "parameters", "pricePrompt", "priceCompletion", "sources", "enabled",
-            "standIn", "keyFingerprint", "keySetAt", "numFailures", "pausedUntil", "updatedAt",
+            "standIn", "repairsTextCalls", "asksAgainWhenEmpty", "checksArguments", "keyFingerprint", "keySetAt",
+            "numFailures", "pausedUntil", "updatedAt",
         )  # fmt: skip
 
 
@@ -67,6 +64,15 @@ class ModelRequest(serializers.Serializer):
     priceCompletion = serializers.FloatField(required=False, default=0.0, min_value=0)
     sources = serializers.ListField(child=serializers.CharField(max_length=100), required=False, default=list)
     enabled = serializers.BooleanField(required=False, default=True)
+    repairsTextCalls = serializers.BooleanField(
+        required=False, default=True, help_text="Gateway: calls that come as text become tool calls."
+    )
+    asksAgainWhenEmpty = serializers.BooleanField(
+        required=False, default=True, help_text="Gateway: a stream that comes empty is asked for once more, whole."
+    )
+    checksArguments = serializers.BooleanField(
+        required=False, default=True, help_text="Gateway: arguments that do not fit the tool's schema are noted."
+    )
 
 
 class FindingSerializer(serializers.Serializer):
@@ -112,6 +118,9 @@ class ModelsView(TenantView):
             price_completion=wanted["priceCompletion"],
             sources=tuple(wanted["sources"]),
             is_enabled=wanted["enabled"],
+            repairs_text_calls=wanted["repairsTextCalls"],
+            asks_again_when_empty=wanted["asksAgainWhenEmpty"],
+            checks_arguments=wanted["checksArguments"],
         )
         known = ModelEndpoint.objects.filter(label=data.label).first()
         try:

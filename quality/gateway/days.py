@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connection
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from quality.gateway.exchange import CALLS_IN_TEXT, Exchange
@@ -76,6 +77,14 @@ def write(place: Place, tally: Tally) -> None:
 
 
 def last_days() -> Sequence[GatewayDay]:
-    """The rows of the last days, newest first. Needs an open tenant scope."""
-    since = timezone.now().date() - dt.timedelta(days=SHOWN_DAYS - 1)
-    return list(GatewayDay.objects.filter(day__gte=since).order_by("-day", "model_label"))
+    """The numbers of the last days, newest first. Needs an open tenant scope."""
+    return list(_recent().order_by("-day", "model_label"))
+
+
+def last_gaps() -> Sequence[GatewayDay]:
+    """Those with requests that were not recorded, the newest gap first. Needs an open tenant scope."""
+    return list(_recent().filter(num_gaps__gt=0).order_by("-last_gap_at"))
+
+
+def _recent() -> QuerySet[GatewayDay]:
+    return GatewayDay.objects.filter(day__gte=timezone.now().date() - dt.timedelta(days=SHOWN_DAYS - 1))

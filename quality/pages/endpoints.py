@@ -13,6 +13,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST
 
 from engine.strict_json import JsonError, read_json
+from quality.gateway import days
 from quality.pages.access import TenantRequest, tenant_view
 from quality.turns import breaker
 from tenants import endpoints, outbound
@@ -22,6 +23,7 @@ from tenants.probe import ProbeReport, probe_endpoint
 from tenants.scope import tenant_scope
 
 MAX_SHOWN = 100
+SWITCHES = ("repairs_text_calls", "asks_again_when_empty", "checks_arguments")  # of the gateway
 
 
 class EndpointForm(forms.Form):
@@ -57,6 +59,19 @@ class EndpointForm(forms.Form):
         help_text="Comma-separated, such as api, schedule. Empty: of all that no other model names.",
     )
     is_enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    repairs_text_calls = forms.BooleanField(
+        required=False,
+        initial=True,
+        help_text="Servers whose tool parser does not fit the model send calls as text. Only for requests with tools.",
+    )
+    asks_again_when_empty = forms.BooleanField(
+        required=False,
+        initial=True,
+        help_text="For servers that cannot stream a call: the same request, once, in one piece.",
+    )
+    checks_arguments = forms.BooleanField(
+        required=False, initial=True, help_text="Noted on the call; what the program reads is never changed by it."
+    )
 
     def clean_parameters(self) -> dict[str, Any]:
         try:
@@ -79,11 +94,12 @@ class EndpointForm(forms.Form):
             price_completion=cleaned["price_completion"] or 0.0,
             sources=tuple(cleaned["sources"].split(",")),
             is_enabled=cleaned["is_enabled"],
+            **{name: cleaned[name] for name in SWITCHES},
         )
 
     @classmethod
     def of(cls, endpoint: ModelEndpoint) -> "EndpointForm":
-        names = ("label", "base_url", "model", "price_prompt", "price_completion", "is_enabled")
+        names = ("label", "base_url", "model", "price_prompt", "price_completion", "is_enabled", *SWITCHES)
         initial = {name: getattr(endpoint, name) for name in names}
         parameters = json.dumps(endpoint.parameters, ensure_ascii=False) if endpoint.parameters else ""
         return cls(initial=initial | {"parameters": parameters, "sources": ", ".join(endpoint.sources)})
@@ -103,6 +119,10 @@ def _list_page(
         "endpoints": [(row, standings[row.pk]) for row in rows],
         "report": report,
         "tried": tried,
+        "gateway_days": days.last_days(),
+        "gateway_gaps": days.last_gaps(),
+        "gateway_url": request.build_absolute_uri("/v1"),
+        "shown_days": days.SHOWN_DAYS,
     }
     return render(cast(HttpRequest, request), "settings/models.html", context)
 

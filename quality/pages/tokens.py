@@ -22,6 +22,14 @@ class TokenForm(forms.Form):
     scopes = forms.MultipleChoiceField(choices=Scope.choices, widget=forms.CheckboxSelectMultiple)
     life = forms.ChoiceField(label="Expires after", choices=list(LIVES.items()), initial="90", required=False)
 
+    rate_per_minute = forms.IntegerField(
+        label="Requests a minute through the gateway",
+        required=False,
+        min_value=1,
+        max_value=100_000,
+        help_text="For the scope gateway. Empty: as the service is set.",
+    )
+
     def expires_at(self) -> dt.datetime | None:
         days = self.cleaned_data["life"]
         return timezone.now() + dt.timedelta(days=int(days)) if days else None
@@ -55,6 +63,7 @@ def token_create(request: TenantRequest) -> HttpResponse:
         scopes=form.cleaned_data["scopes"],
         created_by=request.user,
         expires_at=form.expires_at(),
+        rate_per_minute=form.cleaned_data["rate_per_minute"],
     )
     return _page(request, TokenForm(), text=text)
 
