@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from quality.ingest import carriers, conventions
 from quality.ingest.records import CallRecord
+from quality.ingest.spans import Span, records_of_trace
 from tests.ingest.helpers import lines, outcomes, turns
 from tests.ingest.span_files import TRACE, any_value, genai_chat, genai_tool, otlp, otlp_span
 
@@ -136,7 +138,15 @@ def test_spans_of_openinference_in_the_same_request_are_read_as_such():
     assert {c.tool_name: c.source for c in turn.calls} == {"get_order": "otel_genai", "find": "openinference"}
 
 
-def test_spans_of_nobody_are_no_traces_of_ours():
-    (refused,) = outcomes(json.dumps(otlp(otlp_span(1, {"http.route": "/"}))).encode())
-    assert refused.code == "unknown_format"
-    assert outcomes(json.dumps(otlp(otlp_span(1, {"http.route": "/"}))).encode(), "otel_genai") == []
+def test_requests_with_spans_of_others_are_taken_and_tell_nothing():
+    others = otlp(otlp_span(1, {"http.route": "/"}, trace="1" * 32))
+    assert outcomes(lines(others, otlp(), others)) == []
+    for ours in (genai_tool(1), otlp_span(1, {"openinference.span.kind": "TOOL"})):
+        (turn,) = turns(lines(others, otlp(ours)))
+        assert len(turn.calls) == 1
+
+
+def test_spans_that_arrive_one_by_one_are_read_as_in_a_file():
+    sent = [genai_chat(1, "call_1"), genai_tool(2)]
+    found = [span for each in sent for span in conventions.spans([carriers.of_span(each)]) if isinstance(span, Span)]
+    assert records_of_trace(found) == turns(otlp(*sent))

@@ -12,7 +12,7 @@ import pytest
 from quality.ingest.jsontext import dump
 from quality.ingest.messages import Call, Thread
 from quality.ingest.payloads import NO_ARGS, Args, Result
-from quality.ingest.records import MAX_PLACE, RecordError, TurnRecord, anonymous_turn_id
+from quality.ingest.records import MAX_PLACE, RecordError, TurnRecord, anonymous_turn_id, merge_calls
 from quality.ingest.spans import Model, Span, Tool, records_of_trace
 
 SECOND = 1_000_000_000
@@ -307,6 +307,23 @@ def test_a_part_of_a_trace_tells_only_what_no_further_span_can_change():
     assert (y.message, y.cycle, y.index, y.conversation) == (None, 0, 0, None)
     assert first.external_id == anonymous_turn_id("test", "t-1:x")
     assert records_of_trace([model("m", 0, asks("a"))], whole=False) == []
+
+
+def test_any_part_of_a_trace_merges_into_the_whole():
+    spans = [
+        span("root", 0, conversation="c", contact="u", prompt_version="v"),
+        model("m1", 1, asks("a"), asks("b", index=1), parent="root", tools='[{"n":1}]'),
+        tool("y", 2, "b", parent="root", args=NO_ARGS),
+        tool("x", 3, parent="root", result=None),
+        model("m2", 4, asks("d"), parent="root", answers=(("a", says("sent")), ("b", says("ok")))),
+        tool("z", 5, "d", parent="m2", is_error=True, error="gone", result=None),
+    ]
+    whole = {call.external_id: call for call in turn(*spans).calls}
+    for size in range(len(spans)):
+        for part in itertools.combinations(spans, size):
+            for (call,) in (found.calls for found in records_of_trace(part, whole=False)):
+                complete = whole[call.external_id]
+                assert merge_calls(call, complete) == merge_calls(complete, call) == complete
 
 
 def test_more_than_can_be_counted_is_refused():

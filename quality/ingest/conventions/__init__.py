@@ -33,18 +33,17 @@ def _is_openinference(span: RawSpan) -> bool:
 
 
 def source_of(document: Any) -> str | None:
-    """Source of a document in a carrier of OpenTelemetry's, told by keys alone; None if it is in none of them, or
-    follows no convention."""
+    """Source of a document in a carrier of OpenTelemetry's, told by keys alone; None if it is in none of them. A
+    request over OTLP may hold anybody's spans, with ours in a later line."""
     if not isinstance(document, dict):
         return None
     if "resourceSpans" in document:
-        keys = set(_otlp_keys(document))
-    else:
-        listed = document.get("data", [document])
-        spans = [span for span in listed if _is_span(span)] if isinstance(listed, list) else []
-        if any("span_kind" in span for span in spans) or (listed == [] and "next_cursor" in document):
-            return openinference.SOURCE
-        keys = {key for span in spans if isinstance(span.get("attributes"), dict) for key in span["attributes"]}
+        return openinference.SOURCE if any(map(openinference.owns, _otlp_keys(document))) else genai.SOURCE
+    listed = document.get("data", [document])
+    spans = [span for span in listed if _is_span(span)] if isinstance(listed, list) else []
+    if any("span_kind" in span for span in spans) or (listed == [] and "next_cursor" in document):
+        return openinference.SOURCE
+    keys = {key for span in spans if isinstance(span.get("attributes"), dict) for key in span["attributes"]}
     if any(map(openinference.owns, keys)):
         return openinference.SOURCE
     return genai.SOURCE if any(map(genai.owns, keys)) else None
