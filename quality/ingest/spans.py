@@ -83,28 +83,58 @@ class Span:
     size: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the spans of a trace say so far: its turn, None if there is none to tell. `earlier` has, by the id of a
+    call that a tool's span tells, the id that the same call had while only the model's reply told it."""
+
+    turn: TurnRecord | None
+    earlier: dict[str, str]
+
+
 def records_of_trace(spans: Iterable[Span], *, whole: bool = True) -> list[TurnRecord]:
     """The turn of one trace with its calls; of a part, each call alone. Nothing if no tool or model is in it. Any order
     and repetition of the spans gives the same. Raises RecordError."""
+    if whole:
+        turn = read_trace(spans).turn
+        return [turn] if turn else []
+    trace = _Trace(_unique(spans))
+    trace.join()
+    return [_alone(_record(trace, place, whole=False)) for place in trace.places]
+
+
+def read_trace(spans: Iterable[Span]) -> Reading:
+    """The same of a trace that more spans may come to. Raises RecordError."""
     trace = _Trace(_unique(spans))
     if not trace.tools and not trace.models:
-        return []
+        return Reading(None, {})
     trace.join()
-    if not whole:
-        return [_alone(_record(trace, place, whole=False)) for place in trace.places]
     calls = [_record(trace, place, whole=True) for place in trace.places]
     calls += _unexecuted(trace)
     turn = _turn(trace, calls)
-    return [turn] if calls or turn.messages is not None else []
+    earlier = {
+        _call_id(place.span): _asked_id(trace.models[place.asked.cycle][0], place.asked)
+        for place in trace.places
+        if place.asked is not None
+    }
+    return Reading(turn if calls or turn.messages is not None else None, earlier)
+
+
+def turn_id(source: str, trace: str) -> str:
+    """Identity of a trace's turn."""
+    return fingerprint("turn", source, trace)
+
+
+def fuller(one: Span, other: Span) -> Span:
+    """Of two that were sent as the same span, that which ended later, or else says more."""
+    return other if _fullness(other) > _fullness(one) else one
 
 
 def _unique(spans: Iterable[Span]) -> list[Span]:
-    """One span an id, by start: of two that differ, that which ended later, or else says more."""
+    """One span an id, by start."""
     kept: dict[str, Span] = {}
     for span in spans:
-        known = kept.get(span.id)
-        if known is None or _fullness(span) > _fullness(known):
-            kept[span.id] = span
+        kept[span.id] = fuller(kept[span.id], span) if span.id in kept else span
     return sorted(kept.values(), key=lambda span: (span.started or 0, span.id))
 
 
@@ -348,7 +378,7 @@ def _record(trace: _Trace, place: _Place, *, whole: bool) -> CallRecord:
     if call_id is None:
         warnings.add("no_call_id")
     return CallRecord(
-        external_id=f"{span.trace}:{span.id}",
+        external_id=_call_id(span),
         tool_name=tool.name,
         cycle=(place.cycle or 0) if whole else 0,
         index=(place.index or 0) if certain else 0,
@@ -367,6 +397,16 @@ def _record(trace: _Trace, place: _Place, *, whole: bool) -> CallRecord:
         warnings=tuple(sorted(warnings)),
         **outcome,
     )
+
+
+def _call_id(span: Span) -> str:
+    """Identity of the call that a tool's span tells."""
+    return f"{span.trace}:{span.id}"
+
+
+def _asked_id(span: Span, asked: _Asked) -> str:
+    """Identity of a call that only a model's span tells."""
+    return fingerprint(span.source, span.trace, span.id, asked.call.index)
 
 
 def _prompt_version(trace: _Trace, span: Span, cycle: int | None, *, whole: bool) -> str | None:
@@ -418,7 +458,7 @@ def _unexecuted(trace: _Trace) -> Iterable[CallRecord]:
             if call.call_id is None:
                 warnings.add("no_call_id")
             yield CallRecord(
-                external_id=fingerprint(span.source, span.trace, span.id, call.index),
+                external_id=_asked_id(span, asked),
                 tool_name=call.tool_name,
                 cycle=cycle,
                 index=call.index,
@@ -497,7 +537,7 @@ def _turn(trace: _Trace, calls: list[CallRecord]) -> TurnRecord:
     ended = [span.ended for span in trace.spans if span.ended]
     took = _duration(replace(first, started=min(started, default=None), ended=max(ended, default=None)))[0]
     return TurnRecord(
-        external_id=fingerprint("turn", source, first.trace),
+        external_id=turn_id(source, first.trace),
         source=source,
         calls=tuple(sorted(calls, key=_by_place)),
         conversation=trace.first("conversation") or trace.first("session") or first.trace,
