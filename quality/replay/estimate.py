@@ -112,9 +112,7 @@ class Estimate:
 
 def estimated(asked: Sequence[AskedCase], sides: Sequence[ReplaySide], *, concurrency: int) -> Estimate:
     """What these cases will take on these sides."""
-    return Estimate(
-        cases=len(asked), sides=tuple(_side(asked, side, concurrency=concurrency) for side in sides)
-    )
+    return Estimate(cases=len(asked), sides=tuple(_side(asked, side, concurrency=concurrency) for side in sides))
 
 
 def _side(asked: Sequence[AskedCase], side: ReplaySide, *, concurrency: int) -> SideEstimate:

@@ -16,8 +16,9 @@ from django.db.models import F
 
 from engine.errors import EngineError
 from engine.net import Guard
+from engine.providers.protocol import Usage
 from quality.cases.attempt import Attempt
-from quality.cases.budgets import Spent
+from quality.cases.budgets import Budget, OutOfBudget
 from quality.cases.judge import Ask, judge
 from quality.cases.judge_model import (
     MIN_KAPPA,
@@ -26,6 +27,7 @@ from quality.cases.judge_model import (
     PROMPT_SHA256,
     Agreement,
     Ballot,
+    Message,
     Say,
     Waiting,
     agreement,
@@ -38,7 +40,7 @@ from quality.cases.judge_model import (
 from quality.cases.matchers import Question
 from quality.cases.record import Case
 from quality.models import JudgeVote, Replay, ReplayCase, ReplaySample, ReplaySide
-from quality.replay import calibration, outcome, stored
+from quality.replay import calibration, outcome, spending, stored
 from quality.replay.sides import read_tools, sides_of
 from quality.replay.wanted import RunSettings
 from tenants import endpoints, outbound
@@ -296,6 +298,7 @@ class _Sitting:
         self._replay, self._tenant_id, self._chosen = replay, tenant_id, chosen
         self._answers, self._given_up = answers, given_up
         self._failures = 0
+        self._num_asked, self._used = 0, Usage()  # of votes that were not written down yet
 
     def ask(
         self, questions: Sequence[Question], guard: Guard, key: str | None, until: float, go_on: Callable[[], bool]
@@ -306,7 +309,7 @@ class _Sitting:
         with asyncio.Runner() as runner:
             client = runner.run(_made(guard, self._chosen))
             model = self._chosen.built(client, key)
-            say = saying(replace(model, parameters={**model.parameters, **PARAMETERS}), ASK_S)
+            say = self._counted(saying(replace(model, parameters={**model.parameters, **PARAMETERS}), ASK_S))
             try:
                 while (waiting and not self.is_over) or under_way:
                     is_late = time.monotonic() >= until
@@ -325,6 +328,7 @@ class _Sitting:
             finally:
                 runner.run(_stopped(under_way))
                 runner.run(client.aclose())
+                self._write_down()
         return not waiting or self.is_over
 
     @property
@@ -335,19 +339,36 @@ class _Sitting:
         """Is there anything left of the budget?"""
         with tenant_scope(self._tenant_id):
             now = Replay.objects.get(pk=self._replay.pk)
-        before, allowed = Spent(**now.spent_before), _settings(now).budget
-        tokens = now.prompt_tokens + now.completion_tokens - before.prompt_tokens - before.completion_tokens
-        return all(
-            most is None or used < most
-            for used, most in (
-                (now.requests - before.calls, allowed.calls),
-                (tokens, allowed.tokens),
-                (now.cost - before.cost, allowed.cost),
-                (now.seconds - before.time, allowed.time),
+        try:
+            Budget("the run", _settings(now).budget.allowance, spent=spending.of_run(now)).check()
+        except OutOfBudget:
+            return False
+        return True
+
+    def _counted(self, say: Say) -> Say:
+        """The same; what it takes is counted, also of a question that comes to nothing."""
+
+        async def counted(messages: Sequence[Message]) -> tuple[str, Usage]:
+            self._num_asked += 1
+            text, used = await say(messages)
+            self._used += used
+            return text, used
+
+        return counted
+
+    def _write_down(self) -> None:
+        num_asked, used = self._num_asked, self._used
+        self._num_asked, self._used = 0, Usage()
+        with tenant_scope(self._tenant_id):
+            Replay.objects.filter(pk=self._replay.pk).update(
+                requests=F("requests") + num_asked,
+                prompt_tokens=F("prompt_tokens") + used.prompt_tokens,
+                completion_tokens=F("completion_tokens") + used.completion_tokens,
+                cost=F("cost") + self._chosen.price.of(used),
             )
-        )
 
     def _ended(self, question: Question, task: asyncio.Task[Ballot]) -> None:
+        self._write_down()
         key = sha256_of(question, self._chosen.name)
         try:
             found = task.result()
@@ -363,12 +384,6 @@ class _Sitting:
         self._answers.known[key] = found.verdict
         with tenant_scope(self._tenant_id):
             _keep(key, question, found, self._chosen.name)
-            Replay.objects.filter(pk=self._replay.pk).update(
-                requests=F("requests") + len(found.votes),
-                prompt_tokens=F("prompt_tokens") + found.usage.prompt_tokens,
-                completion_tokens=F("completion_tokens") + found.usage.completion_tokens,
-                cost=F("cost") + self._chosen.price.of(found.usage),
-            )
 
 
 def _keep(key: str, question: Question, found: Ballot, model: str) -> None:

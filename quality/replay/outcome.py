@@ -209,9 +209,9 @@ def _fresh(before: Mapping[str, Counts], standing: Standing) -> Pairs:
         return found
 
 
-def settle(replay: Replay, *, tenant_id: int) -> None:
+def settle(replay: Replay, *, tenant_id: int, seconds: float) -> None:
     """Say how the replay came out, in its rows, and end it. Opens scopes of its own; raises NotOurs where the replay
-    is no longer this claim's (`replay.lease_token`), or was paused.
+    is no longer this claim's (`replay.lease_token`), or was paused. `seconds` of work were not told of yet.
 
     `Replay.result`: `{"verdict": sentence, "gate": {"failed", "missing", "red", "open"}, "summaries": {side: …},
     "comparison": null | {…without its cases}, "before": null | {case: [version, passes, judged]}, "drifted": [case, …],
@@ -232,7 +232,7 @@ def settle(replay: Replay, *, tenant_id: int) -> None:
         ).values()
         held.result, held.exit_code = result, int(settled.gate.exit)
         held.state, held.failure, held.finished_at = ReplayState.DONE, "", timezone.now()
-        held.lease_token = held.lease_until = None
+        held.lease_token, held.lease_until, held.seconds = None, None, held.seconds + seconds
         held.save()
         ending.ended(held)
 

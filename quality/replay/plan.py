@@ -41,7 +41,7 @@ from quality.replay import sides
 from quality.replay.estimate import AskedCase, Estimate, SideEstimate, estimated
 from quality.replay.wanted import Budget, RunSettings, SideSpec, Wanted
 from tenants import audit
-from tenants.models import ApiToken, User
+from tenants.models import ApiToken, ModelEndpoint, User
 
 __all__ = [
     "MAX_CASES",
@@ -238,10 +238,11 @@ def _checked(wanted: Wanted) -> Wanted:
 
 def _check_settings(wanted: Wanted, frozen: list[ReplaySide]) -> None:
     chosen = wanted.settings
+    asked: list[ModelEndpoint | ReplaySide] = [*frozen]
     if chosen.judge_label:
-        sides.endpoint_of(chosen.judge_label, "settings.judgeLabel")
+        asked.append(sides.endpoint_of(chosen.judge_label, "settings.judgeLabel"))
     for name, budget in (("budget", chosen.budget), ("caseBudget", chosen.case_budget)):
-        if budget.cost is not None and any(sides.price_of(side) is None for side in frozen):
+        if budget.cost is not None and any(sides.price_of(each) is None for each in asked):
             message = "A budget of money needs the prices of the models. Set them under Models."
             _refuse(f"settings.{name}.cost", "no_price", message)
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Count, F, QuerySet, Sum
+from django.db.models import Count, F, QuerySet
 
 from engine.net import Guard
 from quality import tasks
@@ -28,7 +28,7 @@ from quality.cases.record import Case
 from quality.cases.replay import Job, Side
 from quality.cases.sample import Verdict
 from quality.models import Replay, ReplayCase, ReplaySample, ReplayState
-from quality.replay import ending, judging, lease, outcome, stored
+from quality.replay import ending, judging, lease, outcome, spending, stored
 from quality.replay.lease import NotOurs, lost, ours
 from quality.replay.outcome import Standing
 from quality.replay.sides import BASELINE, SideUnusable, opened
@@ -63,7 +63,7 @@ def run_replay(replay_id: int, *, tenant_id: int) -> Replay | None:
     end = asyncio.run(under_way.run())
     if end is _End.COMPLETE:
         try:
-            outcome.settle(replay, tenant_id=tenant_id)
+            outcome.settle(replay, tenant_id=tenant_id, seconds=under_way.elapsed())
         except NotOurs:
             end = _End.OPEN  # it was paused at the last moment, or it is lost
     if end is _End.LOST:
@@ -140,14 +140,16 @@ class _Slice:
         while True:
             await asyncio.sleep(LOOK_S)
             is_due = time.monotonic() - renewed_at >= renew_s
-            if await self._in_scope(partial(self._look, is_due=is_due)) != ReplayState.RUNNING:
+            seconds = self.elapsed() if is_due else None
+            if await self._in_scope(partial(self._look, seconds)) != ReplayState.RUNNING:
                 self._is_stopped = True
             if is_due:
                 renewed_at = time.monotonic()
 
-    def _look(self, *, is_due: bool) -> str:
-        if is_due:
-            ours(self._replay).update(lease_until=lease.lease_end())
+    def _look(self, seconds: float | None) -> str:
+        """With `seconds` of work that nobody was told of, the lease is renewed."""
+        if seconds is not None:
+            ours(self._replay).update(lease_until=lease.lease_end(), seconds=F("seconds") + seconds)
         state = ours(self._replay).values_list("state", flat=True).first()
         if state is None:
             raise NotOurs
@@ -327,24 +329,8 @@ class _Slice:
     def _spent(self) -> tuple[Spent, Mapping[tuple[str, str], Spent]]:
         """By the run since its budgets last began, and by each case, if cases have a budget."""
         now: Replay = Replay.objects.get(pk=self._replay.pk)
-        before = Spent(**now.spent_before)
-        spent = Spent(
-            calls=now.requests - before.calls,
-            prompt_tokens=now.prompt_tokens - before.prompt_tokens,
-            completion_tokens=now.completion_tokens - before.completion_tokens,
-            cost=now.cost - before.cost,
-            time=now.seconds - before.time,
-        )
-        if self._settings.case_budget == runner.NO_LIMIT:
-            return spent, {}
-        samples = ReplaySample.objects.filter(replay=self._replay).order_by()
-        used = samples.values_list("side", "replay_case__number").annotate(
-            Sum("requests"), Sum("prompt_tokens"), Sum("completion_tokens"), Sum("cost"), Sum("duration_ms")
-        )
-        return spent, {
-            (side, f"REG-{number}"): Spent(calls, prompt, completion, cost, duration_ms / 1000)
-            for side, number, calls, prompt, completion, cost, duration_ms in used
-        }
+        of_cases = {} if self._settings.case_budget == runner.NO_LIMIT else spending.of_cases(now)
+        return spending.of_run(now), of_cases
 
 
 def _count(sample: ReplaySample) -> None:

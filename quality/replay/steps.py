@@ -13,7 +13,7 @@ from django.utils import timezone
 from quality import tasks
 from quality.cases.sample import Verdict
 from quality.models import LIVE_REPLAYS, Replay, ReplaySample, ReplayState
-from quality.replay import lease
+from quality.replay import lease, spending
 from tenants import audit
 from tenants.models import ApiToken, User
 
@@ -65,8 +65,12 @@ def retry_errors(replay: Replay, *, actor: User | None, token: ApiToken | None =
     states = (ReplayState.DONE, ReplayState.FAILED)
     held = Replay.objects.select_for_update().filter(pk=replay.pk, state__in=states).first()
     errors = ReplaySample.objects.filter(replay=replay, verdict=Verdict.ERROR)
-    if held is None or (held.state == ReplayState.DONE and not errors.exists()):
-        raise _wrong(replay, "retried", states, "" if held is None else "It has no sample that ended in an error.")
+    if held is None:
+        raise _wrong(replay, "retried", states)
+    if not held.num_cases:
+        raise _wrong(replay, "retried", states, "It never began: there is nothing to ask again. Start a new replay.")
+    if held.state == ReplayState.DONE and not errors.exists():
+        raise _wrong(replay, "retried", states, "It has no sample that ended in an error.")
     errors.filter(reasons__contains=_NOT_JUDGED).update(awaits_judge=True)
     num_gone, _ = errors.filter(awaits_judge=False).delete()
     changed = _step(
@@ -86,13 +90,7 @@ def retry_errors(replay: Replay, *, actor: User | None, token: ApiToken | None =
         lease_until=lease.lease_end(),
         num_finished=F("num_finished") - num_gone,
         num_errors=0,
-        spent_before={
-            "calls": held.requests,
-            "prompt_tokens": held.prompt_tokens,
-            "completion_tokens": held.completion_tokens,
-            "cost": held.cost,
-            "time": held.seconds,
-        },
+        spent_before=spending.begun_anew(held),
     )
     changed.cases.update(num_errors=0, **_UNSETTLED)
     _publish(changed)

@@ -259,3 +259,23 @@ def test_nobody_but_the_tenant_sees_its_votes(house: House, other_tenant: Tenant
     house.replayed()
     with tenant_scope(other_tenant):
         assert not JudgeVote.objects.exists()
+
+
+async def breaks_off(ask: Ask, line: Line) -> None:
+    await line.whole(400, {"error": {"message": "no more of it"}})
+
+
+def test_votes_on_a_question_that_came_to_nothing_are_paid_for(tenant: Tenant, member: Any, settings: Any) -> None:
+    with playing(weather("Zurich")) as main, playing(knows_zurich, *[breaks_off] * 9) as judge:
+        settings.OUTBOUND_ALLOW_CIDRS = ["127.0.0.1/32"]
+        settings.OUTBOUND_ALLOW_PORTS = [int(play.base_url.split(":")[2].split("/")[0]) for play in (main, judge)]
+        house = House(tenant, member(Role.ADMIN).user, main, judge)
+        with tenant_scope(tenant):
+            CaseFactory(expectation=expects(), label=Label.BAD_ARGS, index=None)
+        replay = house.replayed()
+        with tenant_scope(tenant):
+            sample = ReplaySample.objects.get()
+            assert not JudgeVote.objects.exists()
+    assert (replay.exit_code, replay.requests) == (3, sample.requests + 2)
+    assert replay.prompt_tokens > sample.prompt_tokens
+    assert replay.cost == pytest.approx((replay.prompt_tokens + replay.completion_tokens) / 1e6)

@@ -167,6 +167,10 @@ def test_a_case_has_a_budget_over_slices(lab: Lab, models: Models, settings: Any
     replay = lab.ran("right", samples=3, concurrency=1, case_budget=Budget(calls=2))
     assert [sample.verdict for sample in lab.samples(replay)] == ["pass", "pass", "error"] * 2
     assert len(models.asked) == 4
+    with tenant_scope(lab.tenant):
+        steps.retry_errors(replay, actor=lab.actor)
+    assert lab.run(replay).exit_code == 0  # its budgets begin anew
+    assert len(models.asked) == 6
 
 
 def test_errors_enter_no_rate(lab: Lab, models: Models) -> None:

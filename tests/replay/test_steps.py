@@ -40,6 +40,14 @@ def test_a_step_applies_to_its_states_alone(lab: Lab, step: Step, state: ReplayS
     assert lab.fresh(replay).state == (after if state in applies else state)
 
 
+def test_what_never_began_is_not_asked_again(lab: Lab) -> None:
+    with tenant_scope(lab.tenant):
+        missed = Replay.objects.create(state=ReplayState.FAILED, failure="Missed: the service was down.")
+        with pytest.raises(WrongState, match="Start a new replay"):
+            steps.retry_errors(missed, actor=lab.actor)
+    assert lab.fresh(missed).state == ReplayState.FAILED
+
+
 def test_a_step_tells_workers_of_what_it_queues(
     lab: Lab, models: Models, published: list[tuple[str, int, int]]
 ) -> None:
