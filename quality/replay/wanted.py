@@ -19,6 +19,8 @@ MAX_SAMPLES: Final = 100  # of one case on one side
 MAX_CONCURRENCY: Final = 32
 MAX_REFS: Final = 5_000
 
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
 type Count = Annotated[int, Meta(ge=1, le=10**12)]
 type Amount = Annotated[float, Meta(gt=0, le=10**12)]
 
@@ -28,15 +30,32 @@ class _Spec(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     def from_json(cls, given: Any, *, path: str = "") -> Self:
         """Read JSON values. `path` leads the names of members in the ValidationError that may be raised."""
         try:
-            return msgspec.convert(given, cls)
+            found = msgspec.convert(given, cls)
         except msgspec.ValidationError as error:
             message, _, place = str(error).partition(" - at `$")
             name = ".".join(filter(None, [path, *re.findall(r"[\w]+", place)])) or "__all__"
             raise ValidationError({name: ValidationError(f"{message}.", code="invalid")}) from error
+        _refuse_unstorable(found, path)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.to_builtins(self)
         return found
+
+
+def _refuse_unstorable(value: Any, path: str) -> None:
+    """Characters that no row can hold."""
+    match value:
+        case str():
+            if _UNSTORABLE.search(value):
+                message = "It holds a null character, or half of a character. Take it out."
+                raise ValidationError({path: ValidationError(message, code="invalid_character")})
+        case _Spec():
+            for name, member in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+                _refuse_unstorable(getattr(value, name), f"{path}.{member}" if path else member)
+        case tuple():
+            for place, each in enumerate(value):
+                _refuse_unstorable(each, f"{path}.{place}")
 
 
 class Budget(_Spec, frozen=True):

@@ -130,7 +130,7 @@ def test_cases_are_chosen_by_filter_or_by_name(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("given", "path", "word"),
     [
-        ({"sides": (SideSpec(model_label="gone"),)}, "sides.0.modelLabel", "Known: right"),
+        ({"sides": (SideSpec(model_label="gone"),)}, "sides.0.modelLabel", "Known: right, priced"),
         (
             {"sides": (SideSpec(model_label="right"), SideSpec(model_label="right", style_id="x"))},
             "sides.1.styleId",
@@ -148,6 +148,14 @@ def test_cases_are_chosen_by_filter_or_by_name(lab: Lab) -> None:
         ({"settings": RunSettings(samples=100)}, "settings.samples", "100,000"),
         ({"settings": RunSettings(budget=Budget(cost=1.0))}, "settings.budget.cost", "prices"),
         ({"settings": RunSettings(judge_label="gone")}, "settings.judgeLabel", "gone"),
+        (
+            {
+                "sides": (SideSpec(model_label="priced"),),
+                "settings": RunSettings(judge_label="right", budget=Budget(cost=1.0)),
+            },
+            "settings.budget.cost",
+            "prices",
+        ),
         ({"query": "colour=red"}, "query", "colour"),
         ({"query": "label=fine"}, "query", "label"),
         ({"query": "tag=none"}, "cases", "No active case"),
@@ -160,6 +168,7 @@ def test_what_cannot_be_asked_is_refused_by_name(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], path: str, word: str
 ) -> None:
     lab.endpoint("right")
+    lab.endpoint("priced", price_prompt=1)
     style(lab)
     lab.cases(1)
     if word == "100,000":
@@ -235,3 +244,18 @@ def test_another_tenant_is_not_asked_for(lab: Lab, other_tenant: Tenant, member:
     with tenant_scope(other_tenant):
         assert plan.estimate(other.wanted("right")).basis == "from the length of the requests"
     assert list(refused(other, other.wanted("right", baseline_replay_id=earlier.pk))) == ["baselineReplayId"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"sides": [{"modelLabel": "a\0"}]}, "sides.0.modelLabel"),
+        ({"sides": [{"modelLabel": "a", "tools": "\ud800"}]}, "sides.0.tools"),
+        ({"sides": [{"modelLabel": "a"}], "settings": {"missResult": "\0"}}, "settings.missResult"),
+        ({"sides": [{"modelLabel": "a"}], "cases": ["REG-1", "\0"]}, "cases.1"),
+    ],
+)
+def test_what_no_row_can_hold_is_refused_by_name(given: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Wanted.from_json(given)
+    assert list(refused.value.error_dict) == [name]
