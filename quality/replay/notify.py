@@ -36,6 +36,7 @@ MAX_TRIES = len(PAUSES) + 1
 LEASE = dt.timedelta(minutes=5)  # longer than any try takes; then it is another worker's turn
 MAX_LISTED = 50
 PUBLISHED_AT_ONCE = 200
+_ANEW = ("message_id", "body", "state", "attempt", "next_at", "status", "error", "created_at", "sent_at")
 
 
 class NotificationConflict(Exception):
@@ -46,9 +47,10 @@ class NotificationConflict(Exception):
 
 @transaction.atomic
 def after(replay: Replay) -> list[ReplayNotification]:
-    """Write the messages about a replay that has ended, by its schedule's rule; a replay has each of them once."""
+    """Write the messages about a replay that has ended, by its schedule's rule. A replay has each of them once; one
+    that was retried has them anew, in place of what was said of it before, and corrects that whatever the rule is."""
     schedule = replay.schedule
-    if schedule is None or not is_told(replay, schedule.notify_on):
+    if schedule is None or not (is_told(replay, schedule.notify_on) or _is_corrected(replay)):
         return []
     tenant = Tenant.objects.get(pk=current_tenant_id())
     wanted: list[ReplayNotification] = []
@@ -58,7 +60,15 @@ def after(replay: Replay) -> list[ReplayNotification]:
     if schedule.emails:
         body = messages.mail(replay, tenant)
         wanted += [_message(replay, Kind.EMAIL, email, body) for email in schedule.emails]
-    ReplayNotification.objects.bulk_create(wanted, ignore_conflicts=True)
+    if _was_retried(replay):
+        ReplayNotification.objects.bulk_create(
+            wanted,
+            update_conflicts=True,
+            unique_fields=["tenant", "replay", "kind", "target"],
+            update_fields=_ANEW,
+        )
+    else:
+        ReplayNotification.objects.bulk_create(wanted, ignore_conflicts=True)
     made = list(ReplayNotification.objects.filter(message_id__in=[each.message_id for each in wanted]).order_by("pk"))
     for row in made:
         _publish_on_commit(row)
@@ -72,6 +82,16 @@ def is_told(replay: Replay, rule: str) -> bool:
     if rule == NotifyOn.REGRESSION:
         return replay.exit_code == Exit.FAILED
     return rule == NotifyOn.ALWAYS or replay.exit_code != Exit.PASSED
+
+
+def _was_retried(replay: Replay) -> bool:
+    return bool(replay.spent_before)
+
+
+def _is_corrected(replay: Replay) -> bool:
+    """Was something else said of it before somebody retried it?"""
+    is_over = replay.state in (ReplayState.DONE, ReplayState.FAILED)
+    return is_over and _was_retried(replay) and ReplayNotification.objects.filter(replay=replay).exists()
 
 
 def of_schedule(schedule: ReplaySchedule) -> list[ReplayNotification]:
@@ -222,7 +242,9 @@ def _mailed(row: ReplayNotification) -> Answer:
 
 def _keep(row: ReplayNotification, answer: Answer, now: dt.datetime) -> None:
     """What came of a try, unless another worker has taken the message up since."""
-    ours = ReplayNotification.objects.filter(pk=row.pk, state=State.PENDING, attempt=row.attempt)
+    ours = ReplayNotification.objects.filter(
+        pk=row.pk, message_id=row.message_id, state=State.PENDING, attempt=row.attempt
+    )
     said = {"status": answer.status, "error": answer.error}
     if answer.was_taken:
         ours.update(state=State.SENT, sent_at=timezone.now(), **said)

@@ -5,8 +5,10 @@ import base64
 import datetime as dt
 import hashlib
 import hmac
+import json
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +23,7 @@ from standardwebhooks import Webhook
 
 from quality import tasks
 from quality.models import Replay, ReplayCase, ReplayNotification, ReplaySchedule
-from quality.replay import notify, schedules
+from quality.replay import notify, schedules, webhook
 from quality.replay.notify import MAX_TRIES, NotificationConflict
 from quality.replay.schedules import ScheduleData
 from quality.replay.wanted import SideSpec
@@ -353,6 +355,26 @@ class TestRows:
             assert notify.after(Replay.objects.get()) == []
             assert ReplayNotification.objects.get() == row
         assert len(published) == 1
+
+    def test_a_replay_that_was_retried_is_told_anew_even_if_it_has_passed(self, lab, published) -> None:
+        (row,) = lab.end(lab.schedule(webhook_url="https://hooks.example.com/x"))
+        with tenant_scope(lab.tenant):
+            ReplayNotification.objects.update(state="sent", attempt=3, sent_at=timezone.now(), status=200)
+            replay = Replay.objects.get()
+            replay.exit_code, replay.result, replay.spent_before = 0, {"verdict": "No regression shown."}, {"calls": 1}
+            (again,) = notify.after(replay)
+            assert (again.pk, again.state, again.attempt, again.sent_at) == (row.pk, "pending", 0, None)
+        assert again.message_id != row.message_id
+        assert json.loads(again.body)["replay"]["verdict"] == "No regression shown."
+        assert published == [hint(row)] * 2
+
+    def test_an_answer_to_what_was_said_before_a_retry_settles_nothing(self, lab, server) -> None:
+        (row,) = lab.end(lab.schedule(server))
+        with tenant_scope(lab.tenant):
+            ReplayNotification.objects.update(message_id=uuid.uuid4(), attempt=1)
+            row.attempt = 1
+            notify._keep(row, webhook.Answer(200), timezone.now())
+        assert lab.seen(row).state == "pending"
 
     def test_the_tick_publishes_what_was_not_sent_in_every_tenant(self, lab, published, other_tenant) -> None:
         (row,) = lab.end(lab.schedule(webhook_url="https://hooks.example.com/x"))
