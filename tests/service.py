@@ -32,12 +32,13 @@ class Service:
 
     def memory_bytes(self) -> int:
         """Resident memory of the server's processes together."""
-        return sum(_resident(pid) for pid in _family(self.process.pid))
+        return sum(_resident(pid) for pid in family(self.process.pid))
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
+    """A process, its children and theirs."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(member for child in children for member in _family(int(child)))]
+    return [pid, *(member for child in children for member in family(int(child)))]
 
 
 def _resident(pid: int) -> int:
