@@ -57,6 +57,13 @@ def import_traces(tenant_id: int, import_id: int) -> None:
     importer.run_import(import_id, tenant=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
+def take_back_import(tenant_id: int, import_id: int) -> None:
+    from quality.ingest import taking_back
+
+    taking_back.run(import_id, tenant=tenant_id)
+
+
 @shared_task(acks_late=True, ignore_result=True, time_limit=300)
 def run_coach(tenant_id: int, run_id: int) -> None:
     from quality.improve.coach import runs
@@ -92,7 +99,7 @@ def tick() -> None:
     events and files past their time."""
     from quality import export_jobs
     from quality.improve.coach import runs as coach
-    from quality.ingest import importer
+    from quality.ingest import importer, taking_back
     from quality.replay import notify
     from quality.replay import run as replays
     from quality.replay import schedules as replay_schedules
@@ -103,6 +110,8 @@ def tick() -> None:
         return
     for tenant_id, import_id in importer.expired().values_list("tenant_id", "pk"):
         publish(import_traces, tenant_id, import_id)
+    for tenant_id, import_id in taking_back.lost().values_list("tenant_id", "pk"):
+        publish(take_back_import, tenant_id, import_id)
     for tenant_id, export_id in export_jobs.lost().values_list("tenant_id", "pk"):
         publish(run_export, tenant_id, export_id)
     for tenant_id, run_id in coach.overdue().values_list("tenant_id", "pk"):
@@ -116,3 +125,4 @@ def tick() -> None:
     notify.deliver_due()
     events.delete_old()
     export_jobs.sweep()
+    importer.discard_undecided()

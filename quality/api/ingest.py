@@ -9,14 +9,23 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRequest, OpenApiResponse, extend_schema
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiRequest,
+    OpenApiResponse,
+    PolymorphicProxySerializer,
+    extend_schema,
+)
 from rest_framework import serializers
 from rest_framework.response import Response
 
 from quality.api.base import TenantView, TokenRequest
 from quality.api.problems import fault, problem
+from quality.ingest import preview
 from quality.ingest.compressed import gunzip
 from quality.ingest.formats import neutral
+from quality.ingest.preview import Preview
 from quality.ingest.reader import ItemError, Reader, Shape, Unreadable
 from quality.ingest.records import CONFLICT
 from quality.ingest.store import Correction, batches, store
@@ -63,6 +72,29 @@ class IngestReport(serializers.Serializer):
     rejected = RejectedItem(many=True, help_text=f"The first {MAX_TOLD:,} of them.")
 
 
+class WarningOfPreview(serializers.Serializer):
+    """What was odd."""
+
+    code = serializers.CharField()
+    count = serializers.IntegerField()
+    meaning = serializers.CharField()
+
+
+class IngestPreview(serializers.Serializer):
+    """What is understood of the beginning of the body; nothing was stored."""
+
+    isWhole = serializers.BooleanField(help_text="False: there is more of it than was read.")
+    numItems = serializers.IntegerField()
+    numTurns = serializers.IntegerField()
+    numCalls = serializers.IntegerField()
+    numResults = serializers.IntegerField()
+    numErrors = serializers.IntegerField()
+    warnings = WarningOfPreview(many=True)
+    numRejected = serializers.IntegerField()
+    rejected = RejectedItem(many=True, help_text=f"The first {preview.SHOWN_REFUSALS} of them.")
+    failure = serializers.CharField(help_text="Why the rest could not be read; empty: it could.")
+
+
 class ToolCallsIngestView(TenantView):
     required_scope = Scope.INGEST_WRITE
 
@@ -76,14 +108,24 @@ class ToolCallsIngestView(TenantView):
                 OpenApiParameter.HEADER,
                 enum=["*"],
                 description="`*`: where a record conflicts with the stored one, what is sent replaces what is stored.",
-            )
+            ),
+            OpenApiParameter(
+                "dry_run",
+                OpenApiTypes.BOOL,
+                description="`true`: say what is understood of the beginning, and store nothing.",
+            ),
         ],
         request={
             "application/json": OpenApiRequest(OpenApiTypes.OBJECT, examples=[OpenApiExample("one call", EXAMPLE)]),
             "application/x-ndjson": OpenApiRequest(OpenApiTypes.BINARY),
         },
         responses={
-            200: OpenApiResponse(IngestReport, description="Every record is stored."),
+            200: OpenApiResponse(
+                PolymorphicProxySerializer(
+                    "IngestAnswer", [IngestReport, IngestPreview], resource_type_field_name=None
+                ),
+                description="Every record is stored; or what they would be, with `dry_run=true`.",
+            ),
             207: OpenApiResponse(IngestReport, description="Some records were rejected, the others are stored."),
             400: OpenApiResponse(description="No record could be stored (problem+json, with the report's members)."),
             409: OpenApiResponse(
@@ -105,27 +147,59 @@ class ToolCallsIngestView(TenantView):
         stored ones (a result, its error and flag as one), those not sent stay. The call keeps its id, its place and its
         labels; the audit log gets `evidence.replaced` with the hashes of both versions and the fields that differ."""
         raw = request._request
-        shape = SHAPES.get(raw.content_type or "")
-        if shape is None or (raw.content_params or {}).get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
-            accepted = ", ".join(SHAPES)
-            return problem(415, "unsupported_media_type", f"Send one of {accepted}, in UTF-8.")
-        encoding = raw.headers.get("Content-Encoding", "identity").lower()
-        if encoding not in ("identity", "gzip"):
-            return problem(415, "unsupported_encoding", "Send the body as it is, or with Content-Encoding: gzip.")
-        if (wanted := raw.headers.get("If-Match")) not in (None, "*"):
-            return problem(
-                412, "precondition_failed", f"Records have no entity tag {wanted}. Send If-Match: * to correct."
-            )
+        if (refusal := _refusal_of(raw)) is not None:
+            return refusal
         read = body_reader(raw)
+        beginning = preview.beginning() if raw.GET.get("dry_run") == "true" else None
+        unpacked = gunzip(read) if _encoding(raw) == "gzip" else read
         reader = Reader(
-            gunzip(read) if encoding == "gzip" else read, shape=shape, max_total_bytes=settings.IMPORT_MAX_BYTES
+            beginning.reading(unpacked) if beginning else unpacked,
+            shape=SHAPES[raw.content_type or ""],
+            max_total_bytes=settings.IMPORT_MAX_BYTES,
         )
         if int(raw.META.get("CONTENT_LENGTH") or 0) > settings.IMPORT_MAX_BYTES:
             outcome = _Outcome()
             outcome.stop(reader.too_large(), line=1)
             return _refused(outcome)
-        correction = Correction(request.user, request.auth) if wanted else None
+        if beginning:
+            traces = Traces(reader, format_name=neutral.NAME, beginning=beginning)
+            return Response(_previewed(preview.summary(traces, beginning)))
+        correction = Correction(request.user, request.auth) if "If-Match" in raw.headers else None
         return _answer(_store(Traces(reader, format_name=neutral.NAME), request.auth.tenant, correction))
+
+
+def _encoding(request: HttpRequest) -> str:
+    return request.headers.get("Content-Encoding", "identity").lower()
+
+
+def _refusal_of(request: HttpRequest) -> HttpResponse | None:
+    """The answer to a request that is not even read; None if it is."""
+    charset = (request.content_params or {}).get("charset", "utf-8").lower()
+    if request.content_type not in SHAPES or charset not in ("utf-8", "utf8"):
+        accepted = ", ".join(SHAPES)
+        return problem(415, "unsupported_media_type", f"Send one of {accepted}, in UTF-8.")
+    if _encoding(request) not in ("identity", "gzip"):
+        return problem(415, "unsupported_encoding", "Send the body as it is, or with Content-Encoding: gzip.")
+    if (wanted := request.headers.get("If-Match")) not in (None, "*"):
+        return problem(412, "precondition_failed", f"Records have no entity tag {wanted}. Send If-Match: * to correct.")
+    if (dry_run := request.GET.get("dry_run", "false")) not in ("true", "false"):
+        return problem(400, "invalid_request", f"dry_run is true or false, not {dry_run[:100]!r}.")
+    return None
+
+
+def _previewed(seen: Preview) -> dict[str, Any]:
+    return {
+        "isWhole": seen.is_whole,
+        "numItems": seen.num_items,
+        "numTurns": seen.num_turns,
+        "numCalls": seen.num_calls,
+        "numResults": seen.num_results,
+        "numErrors": seen.num_errors,
+        "warnings": [asdict(one) for one in seen.warnings],
+        "numRejected": seen.num_refused,
+        "rejected": [asdict(item) for item in seen.refusals],
+        "failure": seen.failure,
+    }
 
 
 def body_reader(request: HttpRequest) -> Callable[[int], bytes]:

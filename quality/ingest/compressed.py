@@ -1,10 +1,11 @@
-"""Bodies that come compressed, unpacked step by step: never more than was asked for at a time."""
+"""Bodies and files that come compressed, unpacked step by step: never more than was asked for at a time."""
 
 import zlib
 from collections.abc import Callable
 
 from quality.ingest.reader import CHUNK_BYTES, Unreadable
 
+GZIP_SIGNATURE = b"\x1f\x8b"
 _GZIP = zlib.MAX_WBITS | 16
 
 
@@ -23,7 +24,7 @@ def gunzip(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
                 elif not waiting and not unpacker.eof:
                     waiting = read(CHUNK_BYTES)
                     if not waiting:
-                        raise Unreadable("truncated", "The compressed body ends too early.")
+                        raise Unreadable("truncated", "It is compressed with gzip, and ends too early.")
                 elif unpacker.eof:
                     return b""
                 unpacked = unpacker.decompress(waiting, size)
@@ -31,6 +32,6 @@ def gunzip(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
                 if unpacked:
                     return unpacked
         except zlib.error as error:
-            raise Unreadable("malformed_gzip", "The body is not what Content-Encoding: gzip says.") from error
+            raise Unreadable("malformed_gzip", "It is not gzip, or damaged.") from error
 
     return read_unpacked

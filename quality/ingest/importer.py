@@ -1,7 +1,8 @@
 """A whole file: claimed by one worker, read batch by batch, with live progress and a report per item.
 
-The row of `imports` is the truth. A worker that dies leaves a lease that runs out; the next one begins again from the
-first byte, which is harmless because the store is idempotent.
+The row of `imports` is the truth. An upload waits as a preview until somebody imports or discards it. A worker that
+dies leaves a lease that runs out; the next one begins again from the first byte, which is harmless because the store is
+idempotent.
 """
 
 import datetime as dt
@@ -18,10 +19,11 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from quality import tasks
+from quality.ingest.files import TraceFile
 from quality.ingest.formats import FORMATS
-from quality.ingest.reader import ItemError, Reader, Unreadable
+from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.store import batches, store
-from quality.ingest.traces import AUTO, Traces
+from quality.ingest.traces import AUTO
 from quality.models import Import, ImportIssue, ImportState
 from tenants import audit
 from tenants.models import Tenant, User
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 LEASE = dt.timedelta(seconds=90)  # one batch takes a second or two
 MAX_ATTEMPTS = 3
 MAX_STORED_ISSUES = 10_000  # more are counted, not kept
+UNDECIDED_FOR = dt.timedelta(days=1)
 
 DETECT = AUTO
 FORMAT_CHOICES = (DETECT, *FORMATS)
@@ -46,7 +49,7 @@ class LeaseLost(Exception):
 
 
 def accept_upload(*, upload: UploadedFile, format_name: str = DETECT, created_by: User | None = None) -> Import:
-    """Keep an uploaded file and queue its import, in the open scope; raises UploadRefused."""
+    """Keep an uploaded file as a preview, in the open scope; raises UploadRefused."""
     size = upload.size or 0
     if size > settings.IMPORT_MAX_BYTES:
         limit = settings.IMPORT_MAX_BYTES // (1024 * 1024)
@@ -61,22 +64,56 @@ def accept_upload(*, upload: UploadedFile, format_name: str = DETECT, created_by
         with path.open("xb") as file:
             file.writelines(upload.chunks())
     path.chmod(0o600)
-    job = create_import(
-        filename=upload.name or "", stored_as=stored_as, size=size, format_name=format_name, created_by=created_by
+    return create_import(
+        filename=upload.name or "",
+        stored_as=stored_as,
+        size=size,
+        format_name=format_name,
+        created_by=created_by,
+        state=ImportState.PREVIEW,
     )
-    tenant_id, import_id = job.tenant_id, job.pk
-    transaction.on_commit(lambda: tasks.publish(tasks.import_traces, tenant_id, import_id))
-    return job
 
 
 def create_import(
-    *, filename: str, size: int, stored_as: str = "", format_name: str = DETECT, created_by: User | None = None
+    *,
+    filename: str,
+    size: int,
+    stored_as: str = "",
+    format_name: str = DETECT,
+    created_by: User | None = None,
+    state: ImportState = ImportState.QUEUED,
 ) -> Import:
-    """The row of a queued import, in the open scope."""
+    """The row of an import, in the open scope."""
     shown = "".join(character if character.isprintable() else "\ufffd" for character in filename)[:255]
     return Import.objects.create(
-        filename=shown, stored_as=stored_as, bytes_total=size, format=format_name, created_by=created_by
+        filename=shown, stored_as=stored_as, bytes_total=size, format=format_name, created_by=created_by, state=state
     )
+
+
+def correct_format(import_id: int, format_name: str) -> bool:
+    """Read a preview's file as another format, in the open scope; False if it is no preview any more."""
+    previews = Import.objects.filter(pk=import_id, state=ImportState.PREVIEW)
+    return bool(previews.update(format=format_name))
+
+
+def begin(job: Import) -> bool:
+    """Import what was previewed, in the open scope; False if that was decided before."""
+    if not Import.objects.filter(pk=job.pk, state=ImportState.PREVIEW).update(state=ImportState.QUEUED):
+        return False
+    tenant_id, import_id = job.tenant_id, job.pk
+    transaction.on_commit(lambda: tasks.publish(tasks.import_traces, tenant_id, import_id))
+    return True
+
+
+def discard(import_id: int) -> bool:
+    """Forget a preview and its file, in the open scope; False if it was decided before."""
+    previews = Import.objects.select_for_update(of=("self",)).filter(pk=import_id, state=ImportState.PREVIEW)
+    job = previews.first()
+    if job is None:
+        return False
+    stored_path(job.stored_as).unlink(missing_ok=True)
+    job.delete()
+    return True
 
 
 def stored_path(stored_as: str) -> Path:
@@ -158,13 +195,12 @@ class _Run:
         """Raises LeaseLost."""
         try:
             with path.open("rb") as file:
-                traces = Traces(
-                    Reader(file.read, max_total_bytes=settings.IMPORT_MAX_BYTES), format_name=self._job.format
-                )
+                traces = TraceFile(file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=self._job.format)
                 for good, bad in batches(iter(traces)):
                     with tenant_scope(self._tenant):
                         report = store(good, tenant=self._tenant, import_id=self._job.pk)
-                        self._add(report.accepted, report.unchanged, [*bad, *report.rejected])
+                        refused = [traces.named(issue) for issue in [*bad, *report.rejected]]
+                        self._add(report.accepted, report.unchanged, refused)
                         self._job.num_turns += report.num_turns
                         self._job.num_calls += report.num_calls
                         self._job.bytes_read = traces.bytes_read
@@ -251,3 +287,12 @@ def expired() -> models.QuerySet[Import]:
     now = timezone.now()
     lost = Q(state=ImportState.QUEUED, created_at__lt=now - LEASE) | Q(state=ImportState.RUNNING, lease_until__lt=now)
     return models.QuerySet(Import).using("janitor").filter(lost)
+
+
+def discard_undecided() -> None:
+    """Forget previews on which nobody decided for a day, in every tenant."""
+    waiting: models.QuerySet[Import] = models.QuerySet(Import).using("janitor")
+    old = waiting.filter(state=ImportState.PREVIEW, created_at__lt=timezone.now() - UNDECIDED_FOR)
+    for tenant_id, import_id in old.values_list("tenant_id", "pk"):
+        with tenant_scope(tenant_id):
+            discard(import_id)

@@ -12,7 +12,7 @@ from quality.ingest.history import Reply
 from quality.ingest.items import Checked, Parsed
 from quality.ingest.jsontext import Node
 from quality.ingest.logs import Log, Logs
-from quality.ingest.reader import ItemError
+from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.records import RecordError, TurnRecord, fingerprint
 
 
@@ -87,15 +87,19 @@ def read(
     items: Iterable[Checked | ItemError], *, read_alone: Callable[[Node], Iterable[TurnRecord]], logs: _Open
 ) -> Iterator[Parsed | ItemError]:
     """For formats whose items stand alone, or are pairs that make up `logs`."""
-    for item in items:
-        if isinstance(item, ItemError):
-            yield item
-            continue
-        try:
-            if is_pair(item.root.value):
-                yield from logs.add(item)
-            else:
-                yield Parsed(item.index, item.line, item.size, tuple(read_alone(item.root)))
-        except RecordError as error:
-            yield item.refuse(error)
+    try:
+        for item in items:
+            if isinstance(item, ItemError):
+                yield item
+                continue
+            try:
+                if is_pair(item.root.value):
+                    yield from logs.add(item)
+                else:
+                    yield Parsed(item.index, item.line, item.size, tuple(read_alone(item.root)))
+            except RecordError as error:
+                yield item.refuse(error)
+    except Unreadable:
+        yield from logs.close()  # what came before the fault is whole
+        raise
     yield from logs.close()

@@ -35,6 +35,9 @@ _SIGNATURES = (
     (b"\xfe\xff", "invalid_utf8", "It is UTF-16. Save it as UTF-8 without byte order mark."),
     (b"\x1f\x8b", "malformed_json", "It is compressed with gzip. Unpack it first."),
     (b"PK\x03\x04", "malformed_json", "It is a zip archive. Unpack it first."),
+    (b"\x28\xb5\x2f\xfd", "malformed_json", "It is compressed with zstd. Unpack it, or pack it with gzip."),
+    (b"\xfd7zXZ", "malformed_json", "It is compressed with xz. Unpack it, or pack it with gzip."),
+    (b"BZh", "malformed_json", "It is compressed with bzip2. Unpack it, or pack it with gzip."),
 )
 
 
@@ -87,6 +90,7 @@ class Reader:
         shape: Shape = "auto",
         max_total_bytes: int = MAX_TOTAL_BYTES,
         max_item_bytes: int = MAX_BYTES,
+        first_index: int = 0,
     ) -> None:
         self.bytes_read = 0
         self._read = read
@@ -97,7 +101,7 @@ class Reader:
         self._at = 0  # all before it is done with
         self._line = 1
         self._counted = 0  # lines are counted up to here
-        self._index = -1
+        self._index = first_index - 1
 
     def __iter__(self) -> Iterator[Item | ItemError]:
         while len(self._data) < CHUNK_BYTES and self._more():  # enough to tell the shape by, however small the pieces
@@ -116,6 +120,11 @@ class Reader:
     def line(self) -> int:
         """The line that reading has come to."""
         return self._count_lines(self._at)
+
+    @property
+    def next_index(self) -> int:
+        """The index that the next item has."""
+        return self._index + 1
 
     def too_large(self) -> Unreadable:
         limit = self._max_total / (1024 * 1024)
@@ -156,6 +165,8 @@ class Reader:
         for signature, code, message in _SIGNATURES:
             if head.startswith(signature):
                 raise Unreadable(code, message)
+        if head[257:262] == b"ustar":
+            raise Unreadable("malformed_json", "It is a tar archive. Send the files in it, or a zip of them.")
         if head[:4].count(0) >= 2 or (head[:1] in b"[{" and head[1:2] == b"\0"):
             raise Unreadable("invalid_utf8", "It is UTF-16 or UTF-32. Save it as UTF-8 without byte order mark.")
         if head[:1] not in (b"[", b"{") and (b"\0" in head or not _LINE_OF_OBJECT.search(head)):

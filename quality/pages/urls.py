@@ -54,6 +54,10 @@ urlpatterns = [
     path("imports/upload/", imports.import_upload, name="import-upload"),
     path("imports/<int:pk>/", imports.import_detail, name="import-detail"),
     path("imports/<int:pk>/progress/", imports.import_progress, name="import-progress"),
+    path("imports/<int:pk>/format/", imports.import_format, name="import-format"),
+    path("imports/<int:pk>/begin/", imports.import_begin, name="import-begin"),
+    path("imports/<int:pk>/discard/", imports.import_discard, name="import-discard"),
+    path("imports/<int:pk>/take-back/", imports.import_take_back, name="import-take-back"),
     path("imports/<int:pk>/issues.jsonl", imports.import_issues, name="import-issues"),
     path("export/", exports.export_page, name="export"),
     *[

@@ -1,5 +1,6 @@
 // Opens the <dialog> that data-opens names, and closes the one a data-closes button stands in. Esc closes by itself. With
 // data-beside it is no dialog but stands beside the page, which goes on hearing its keys: pressed again, it is away.
+// One that the page came with (data-modal, open) is made modal.
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-opens]");
   const opened = opener && document.getElementById(opener.dataset.opens);
@@ -11,3 +12,7 @@ document.addEventListener("click", (event) => {
   const closer = event.target.closest("[data-closes]");
   if (closer) closer.closest("dialog")?.close();
 });
+for (const dialog of document.querySelectorAll("dialog[open][data-modal]")) {
+  dialog.close();
+  dialog.showModal();
+}

@@ -37,11 +37,11 @@
     const percent = Math.floor((100 * event.detail.loaded) / event.detail.total);
     bar.hidden = false;
     bar.value = percent;
-    target.querySelector("[data-upload-words]").textContent = percent < 100 ? `${percent} % sent` : "Sent. Storing…";
+    target.querySelector("[data-upload-words]").textContent = percent < 100 ? `${percent} % sent` : "Sent. Reading its beginning…";
   });
   for (const name of ["htmx:sendError", "htmx:responseError"]) {
     document.addEventListener(name, (event) => {
-      if (form(event)) fault(form(event), "The upload broke off. Nothing of it was imported; send it again.");
+      if (form(event)) fault(form(event), "The upload broke off. Nothing of it was kept; send it again.");
     });
   }
 })();

@@ -213,7 +213,7 @@ def test_a_broker_that_is_down_costs_no_import(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_an_upload_is_queued_and_its_task_imports_it(tenant, member, kind, monkeypatch):
+def test_an_upload_waits_for_a_decision_and_then_its_task_imports_it(tenant, member, kind, monkeypatch):
     data = lines(*records(3))
     if kind == "memory":
         upload = SimpleUploadedFile("a\n/../b.jsonl", data)
@@ -226,6 +226,10 @@ def test_an_upload_is_queued_and_its_task_imports_it(tenant, member, kind, monke
     user = member().user
     with tenant_scope(tenant):
         job = importer.accept_upload(upload=upload, created_by=user)
+    assert (sent, importer.run_import(job.pk, tenant=tenant)) == ([], None)
+    with tenant_scope(tenant):
+        assert importer.begin(job)
+        assert not importer.begin(job)
         assert sent == []
     assert sent == [(tenant.pk, job.pk)]
     assert "/" not in job.filename
@@ -240,3 +244,19 @@ def test_an_upload_that_is_not_taken_says_why(tenant, settings, options, words):
     settings.IMPORT_MAX_BYTES = 4 if not options else 100
     with tenant_scope(tenant), pytest.raises(importer.UploadRefused, match=words):
         importer.accept_upload(upload=SimpleUploadedFile("a", b"12345"), **options)
+
+
+def test_previews_that_nobody_decides_on_are_forgotten_after_a_day(tenant, other_tenant):
+    old = timezone.now() - dt.timedelta(hours=25)
+    fresh = queued(tenant, state=ImportState.PREVIEW)
+    stale = [queued(one, state=ImportState.PREVIEW, created_at=old) for one in (tenant, other_tenant)]
+    running = queued(tenant, state=ImportState.RUNNING, created_at=old)
+    importer.discard_undecided()
+    for one in (fresh, running):
+        assert importer.stored_path(one.stored_as).exists()
+    for one in stale:
+        assert not importer.stored_path(one.stored_as).exists()
+        with tenant_scope(one.tenant_id):
+            assert not Import.objects.filter(pk=one.pk).exists()
+    with tenant_scope(tenant):
+        assert Import.objects.count() == 2

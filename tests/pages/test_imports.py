@@ -1,4 +1,4 @@
-"""Imports as pages: upload, progress, report."""
+"""Imports as pages: upload, preview, decision, progress, report, and taking back."""
 
 import json
 import re
@@ -9,10 +9,14 @@ from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from quality.ingest import importer, taking_back
 from quality.ingest.importer import run_import
-from quality.models import Import, ImportIssue, ImportState, ToolCall, Turn
+from quality.models import Case, FeedbackEvent, Import, ImportIssue, ImportState, ToolCall, Turn
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
+from tenants.models import AuditEvent
 from tenants.scope import tenant_scope
-from tests.factories import ImportFactory
+from tests.factories import CaseFactory, ImportFactory
 from tests.pages.conftest import HTMX
 
 UPLOAD = "/t/acme/imports/upload/"
@@ -30,6 +34,14 @@ GOOD = json.dumps(
 
 def file(content, name="traces.jsonl"):
     return SimpleUploadedFile(name, content.encode() if isinstance(content, str) else content)
+
+
+def begun(inside):
+    """The only upload, decided on."""
+    with inside():
+        job = Import.objects.get()
+        importer.begin(job)
+    return job
 
 
 @pytest.fixture
@@ -52,16 +64,33 @@ def uploads():
     return lambda: set(folder.iterdir()) - before
 
 
-def test_a_file_is_kept_queued_and_followed(operator, inside, queued, uploads, tenant):
+def test_a_file_is_kept_looked_at_imported_and_followed(operator, inside, queued, uploads, tenant):
     response = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"})
     with inside():
         job = Import.objects.get()
     assert response.url == f"/t/acme/imports/{job.pk}/"
-    assert (job.filename, job.bytes_total, job.state) == ("traces.jsonl", len(GOOD), ImportState.QUEUED)
+    assert (job.filename, job.bytes_total, job.state) == ("traces.jsonl", len(GOOD), ImportState.PREVIEW)
     assert job.created_by == operator.member.user
     assert [path.name for path in uploads()] == [job.stored_as]
+    page = operator.get(response.url).text
+    for words in (
+        "OpenAI Chat",
+        "messages[].tool_calls",
+        "get_order",
+        "Order 7?",
+        "&quot;n&quot;:&quot;7&quot;",
+        "sent",
+    ):
+        assert words in page
+    assert queued == []
+    with inside():
+        assert not ToolCall.objects.exists()
+
+    assert operator.post(f"{response.url}begin/").url == response.url
     assert queued == [(tenant.pk, job.pk)]
     assert "Waits for a worker" in operator.get(response.url).text
+    operator.post(f"{response.url}begin/")
+    assert len(queued) == 1
 
     run_import(job.pk, tenant=tenant)
     page = operator.get(response.url).text
@@ -75,9 +104,15 @@ def test_a_file_is_kept_queued_and_followed(operator, inside, queued, uploads, t
 
 def test_several_files_are_several_imports(operator, inside, queued):
     response = operator.post(UPLOAD, {"files": [file(GOOD, "a.json"), file(GOOD, "b.json")], "format": "openai_chat"})
-    assert response.url == "/t/acme/imports/"
-    assert len(queued) == 2
-    page = operator.get(response.url).text
+    with inside():
+        first, second = Import.objects.order_by("pk")
+    assert response.url == f"/t/acme/imports/{first.pk}/"
+    assert "1 more waits for you" in operator.get(response.url).text
+    response = operator.post(f"{response.url}begin/", follow=True)
+    assert response.redirect_chain[-1][0] == f"/t/acme/imports/{second.pk}/"
+    assert "a.json is being imported." in response.text
+    assert len(queued) == 1
+    page = operator.get("/t/acme/imports/").text
     assert page.index("b.json") < page.index("a.json")
 
 
@@ -91,8 +126,9 @@ def test_a_broker_that_is_down_delays_the_import_and_no_more(browse, inside, mon
         raise OSError("connection refused")
 
     monkeypatch.setattr("quality.tasks.import_traces.delay", down)
-    response = browse("operator").post(UPLOAD, {"files": file(GOOD), "format": "auto"})
-    assert response.status_code == 302
+    client = browse("operator")
+    preview = client.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    assert client.post(f"{preview}begin/").status_code == 302
     with inside():
         assert Import.objects.get().state == ImportState.QUEUED
     assert "was not published" in caplog.text
@@ -228,10 +264,9 @@ def test_a_strange_place_in_the_list_is_its_beginning(browse, query):
 def test_what_was_imported_without_a_time_is_shown_everywhere(operator, inside, queued, tenant):
     assert "created" not in GOOD
     operator.post(UPLOAD, {"files": file(GOOD), "format": "openai_chat"})
+    run_import(begun(inside).pk, tenant=tenant)
     with inside():
         job = Import.objects.get()
-    run_import(job.pk, tenant=tenant)
-    with inside():
         call = ToolCall.objects.select_related("turn").get()
     assert not call.time_recorded
     assert not call.turn.time_recorded
@@ -254,9 +289,7 @@ def test_the_turns_of_a_chat_without_a_name_are_read_together(browse, tenant, qu
 
     chats = [{"messages": [*turn(1), *turn(2)]}, {"messages": turn(3)}]
     browse("operator").post(UPLOAD, {"format": "auto", "files": [file("\n".join(map(json.dumps, chats)))]})
-    with tenant_scope(tenant):
-        job = Import.objects.get()
-    run_import(job.pk, tenant=tenant)
+    run_import(begun(lambda: tenant_scope(tenant)).pk, tenant=tenant)
     with tenant_scope(tenant):
         first, second, alone = Turn.objects.order_by("pk")
     assert first.conversation_id == second.conversation_id
@@ -264,3 +297,138 @@ def test_the_turns_of_a_chat_without_a_name_are_read_together(browse, tenant, qu
     assert alone.conversation_id == ""
     page = browse("viewer").get(f"/t/acme/turns/{second.pk}/").text
     assert "1 earlier turn" in page
+
+
+# --- preview ----------------------------------------------------------------------------------------------------------
+UI = json.dumps({"id": "c", "messages": [{"role": "assistant", "parts": [
+    {"type": "tool-pay", "toolCallId": "1", "state": "input-available", "input": {"eur": 12.5}}]}]})  # fmt: skip
+
+
+def test_a_wrong_guess_is_corrected_and_looked_at_again(operator, inside, tenant, queued):
+    chat = json.dumps({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]})
+    address = operator.post(UPLOAD, {"files": file(f"{chat}\n{{"), "format": "auto"}).url
+    page = operator.get(address).text
+    assert "Recognised as" in page
+    assert "<strong>OpenAI Chat" in page
+    assert "no call: it was answered in words" in page
+    assert "line 2" in page
+    part = operator.post(f"{address}format/", {"format": "neutral"}, headers=HTMX).text
+    assert "<html" not in part
+    assert "as you said" in part
+    assert "missing_field" in part
+    assert operator.post(f"{address}format/", {"format": "anthropic_messages"}).url == address
+    page = operator.get(address).text
+    assert "Anthropic Messages</strong>, as you said" in page
+    run_import(begun(inside).pk, tenant=tenant)
+    with inside():
+        assert Turn.objects.get().source == "anthropic_messages"
+    response = operator.post(f"{address}format/", {"format": "neutral"}, headers=HTMX)
+    assert response.headers["HX-Redirect"] == address
+    with inside():
+        assert Import.objects.get().format == "anthropic_messages"
+
+
+def test_what_was_odd_is_said_in_words(operator):
+    address = operator.post(UPLOAD, {"files": file(UI), "format": "auto"}).url
+    page = operator.get(address).text
+    assert "No result was recorded." in page
+    assert "messages[].parts" in page
+
+
+def test_a_discarded_file_leaves_nothing(operator, inside, uploads, queued):
+    address = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    response = operator.post(f"{address}discard/", follow=True)
+    assert "traces.jsonl was discarded" in response.text
+    assert not uploads()
+    assert (operator.get(address).status_code, queued) == (404, [])
+    with inside():
+        assert not Import.objects.exists()
+
+
+def test_an_import_that_began_cannot_be_discarded(operator, inside, uploads):
+    address = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    begun(inside)
+    operator.post(f"{address}discard/")
+    assert len(uploads()) == 1
+    with inside():
+        assert Import.objects.get().state == ImportState.QUEUED
+
+
+def test_a_preview_whose_file_is_gone_says_so(operator, uploads):
+    address = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    uploads().pop().unlink()
+    assert "Discard it and upload it again" in operator.get(address).text
+
+
+# --- doors ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("step", ["format", "begin", "discard", "take-back"])
+def test_only_operators_of_the_tenant_decide(browse, outsider, operator, inside, step):
+    address = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    data = {"format": "neutral"}
+    assert outsider.post(f"{address}{step}/", data).status_code == 404
+    number = address.rstrip("/").rpartition("/")[2]
+    assert outsider.get(address).status_code == 404
+    assert outsider.post(f"/t/globex/imports/{number}/{step}/", data).status_code == 404
+    assert browse("viewer").post(f"{address}{step}/", data).status_code == 403
+    with inside():
+        job = Import.objects.get()
+    assert (job.state, job.format) == (ImportState.PREVIEW, "auto")
+
+
+# --- taking back ------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def imported(operator, inside, tenant):
+    """The address of an import of one call, which was labelled, and of which a case was made."""
+    address = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    run_import(begun(inside).pk, tenant=tenant)
+    with inside():
+        call = ToolCall.objects.get()
+        record_label(item=item_of_call(call.pk), reviewer=operator.member.user, label="bad_args")
+        CaseFactory(call=call)
+    return address
+
+
+@pytest.fixture
+def ordered(monkeypatch):
+    sent = []
+    monkeypatch.setattr("quality.tasks.take_back_import.delay", lambda *args: sent.append(args))
+    return sent
+
+
+def test_an_import_is_taken_back_with_its_labels_once_these_were_counted(operator, inside, tenant, imported, ordered):
+    assert "?ask=take-back" in operator.get(imported).text
+    asked = operator.get(f"{imported}?ask=take-back").text
+    for words in ("1 turn with 1 call", "1 label of 1 reviewer goes with them", "1 case made of them stays"):
+        assert words in asked
+    assert operator.post(f"{imported}take-back/").url == imported
+    page = operator.get(imported).text
+    assert "being taken back" in page
+    assert 'hx-trigger="every 1s"' in page
+    taking_back.run(ordered[0][1], tenant=tenant)
+    page = operator.get(imported).text
+    assert "took it back: 1 turn with all their calls is gone" in page
+    assert "?ask=take-back" not in page
+    with inside():
+        assert not Turn.objects.exists()
+        assert not FeedbackEvent.objects.exists()
+        assert Case.objects.get().call_id is None
+        names = list(AuditEvent.objects.order_by("pk").values_list("action", "detail"))
+    assert [name for name, _ in names][-2:] == ["import.taking_back", "import.taken_back"]
+    assert names[-2][1] == {"filename": "traces.jsonl", "turns": 1, "calls": 1, "labels": 1, "cases": 1}
+    operator.post(f"{imported}take-back/")
+    assert len(ordered) == 1
+
+
+def test_what_was_taken_back_can_be_imported_again(operator, inside, tenant, imported, ordered):
+    operator.post(f"{imported}take-back/")
+    taking_back.run(ordered[0][1], tenant=tenant)
+    address = operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url
+    with inside():
+        job = Import.objects.get(state=ImportState.PREVIEW)
+        importer.begin(job)
+    run_import(job.pk, tenant=tenant)
+    with inside():
+        job.refresh_from_db()
+        assert (job.num_turns, job.num_calls, job.num_unchanged) == (1, 1, 0)
+        assert ToolCall.objects.get().tool_name == "get_order"
+    assert "?ask=take-back" in operator.get(address).text

@@ -112,7 +112,9 @@ def _import(maker: Membership, number: int) -> Import:
     said = [{"role": "user", "content": f"Hello {number}"}, {"role": "assistant", "content": "Hi"}]
     file = SimpleUploadedFile(f"{number}.jsonl", json.dumps({"messages": said}).encode())
     with tenant_scope(maker.tenant_id):
-        return importer.accept_upload(upload=file, created_by=maker.user)
+        job = importer.accept_upload(upload=file, created_by=maker.user)
+        importer.begin(job)
+        return job
 
 
 def _state(maker: Membership, job: Import) -> str:

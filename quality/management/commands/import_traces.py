@@ -1,23 +1,29 @@
 """Import a file of traces into a tenant."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from quality.ingest import importer
+from quality.ingest import importer, preview
 from quality.ingest.formats import FORMATS
+from quality.ingest.preview import Preview
+from quality.ingest.reader import ItemError
 from quality.models import Import, ImportIssue
 from tenants.access import tenant_by_slug
 from tenants.scope import tenant_scope
 
 SHOWN_ISSUES = 100
+SHOWN_ROWS = 10
 
 
 class Command(BaseCommand):
     help = (
-        "Import a file of traces: JSON, a JSON array, or JSON Lines. Importing it again changes nothing. "
+        "Import a file of traces: JSON, a JSON array, or JSON Lines, also as gzip or in a zip. Importing it again "
+        "changes nothing. "
         "Exit code 0: all taken; 1: some items were refused; 2: nothing could be read."
     )
 
@@ -25,12 +31,16 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--tenant", required=True, metavar="SLUG")
         parser.add_argument("--format", default=importer.DETECT, choices=importer.FORMAT_CHOICES, dest="format_name")
+        parser.add_argument("--preview", action="store_true", help="say what is understood of it, and store nothing")
 
     def handle(self, *args: Any, file: Path, tenant: str, format_name: str, **options: Any) -> None:
         found = tenant_by_slug(tenant)
         if found is None:
             raise CommandError(f"There is no tenant {tenant!r}.", returncode=2)
         size = _size(file)
+        if options["preview"]:
+            self._preview(file, format_name)
+            return
         with tenant_scope(found):
             job = importer.create_import(filename=file.name, size=size, format_name=format_name)
         done = importer.run_import(job.pk, tenant=found, path=file, on_progress=self._progress)
@@ -42,6 +52,19 @@ class Command(BaseCommand):
         if done.num_accepted + done.num_unchanged == 0:
             sys.exit(2)
         if done.num_rejected or done.failure:
+            sys.exit(1)
+
+    def _preview(self, file: Path, format_name: str) -> None:
+        """Leaves with the codes of an import, as far as they are known."""
+        with file.open("rb") as opened:
+            seen = preview.look_at(opened, max_bytes=settings.IMPORT_MAX_BYTES, format_name=format_name)
+        for line in _told(file.name, seen):
+            self.stdout.write(line)
+        if seen.failure:
+            self.stderr.write(f"{file.name}: {seen.failure}")
+        if not seen.num_turns:
+            sys.exit(2)
+        if seen.num_refused or seen.failure:
             sys.exit(1)
 
     def _progress(self, job: Import) -> None:
@@ -58,12 +81,33 @@ class Command(BaseCommand):
             f"{job.num_rejected:,} rejected; {job.num_turns:,} new turns with {job.num_calls:,} new calls."
         )
         for issue in issues:
-            field = f" {issue.path}:" if issue.path else ""
-            self.stdout.write(f"  line {issue.line}:{field} {issue.message} [{issue.code}]")
+            self.stdout.write(_refusal(issue))
         if job.num_rejected > len(issues):
             self.stdout.write(f"  … and {job.num_rejected - len(issues):,} more.")
         if job.failure:
             self.stderr.write(f"{job.filename}: {job.failure}")
+
+
+def _refusal(issue: ImportIssue | ItemError) -> str:
+    field = f" {issue.path}:" if issue.path else ""
+    return f"  line {issue.line}:{field} {issue.message} [{issue.code}]"
+
+
+def _told(name: str, seen: Preview) -> Iterator[str]:
+    """A preview as lines of text."""
+    labels = "; ".join(f"{one.label}{', by ' if one.keys else ''}{', '.join(one.keys)}" for one in seen.formats)
+    part = "all of it" if seen.is_whole else "its beginning"
+    yield (
+        f"{name} ({labels or 'unknown format'}): {seen.num_items:,} items ({part}), {seen.num_turns:,} turns with "
+        f"{seen.num_calls:,} calls, {seen.num_results:,} outcomes, {seen.num_errors:,} errors; "
+        f"{seen.num_refused:,} refused. Nothing was stored."
+    )
+    for row in seen.rows[:SHOWN_ROWS]:
+        yield f"  turn {row.turn}: {row.tool or 'no call'} {(row.args or '')[:100]} -> {(row.result or '')[:100]}"
+    for warned in seen.warnings:
+        yield f"  {warned.count:,} times: {warned.meaning} [{warned.code}]"
+    for refusal in seen.refusals:
+        yield _refusal(refusal)
 
 
 def _size(file: Path) -> int:

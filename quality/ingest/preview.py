@@ -1,0 +1,162 @@
+"""A look at the beginning of a file: what it is taken for and why, what was understood, what was odd or refused.
+
+Nothing is stored. However large the file, no more than `MAX_BYTES` of it (unpacked) is read, once.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from quality.ingest.files import TraceFile
+from quality.ingest.formats import FORMATS
+from quality.ingest.noted import meaning
+from quality.ingest.reader import ItemError, Unreadable
+from quality.ingest.records import CallRecord, TurnRecord
+from quality.ingest.traces import AUTO, Beginning, Traces
+
+MAX_ITEMS = 500
+MAX_ITEM_BYTES = 2 * 1024 * 1024  # of the items together; one alone may be larger
+MAX_BYTES = 16 * 1024 * 1024  # read in search of them
+SHOWN_ROWS = 30
+SHOWN_REFUSALS = 50
+_SHOWN_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A call, or a turn without one (`tool` is empty)."""
+
+    turn: int
+    asked: str
+    tool: str = ""
+    args: str | None = None
+    result: str | None = None
+    is_error: bool | None = None
+    started_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A format that the items are read as; `keys` are those that told, none where a person chose it."""
+
+    name: str
+    label: str
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    code: str
+    count: int
+    meaning: str
+
+
+@dataclass(slots=True)
+class Preview:
+    """Counts are of the items that were read; `is_whole` says that these are all."""
+
+    formats: list[Recognised] = field(default_factory=list)
+    is_whole: bool = True
+    num_items: int = 0
+    num_turns: int = 0
+    num_calls: int = 0
+    num_results: int = 0
+    num_errors: int = 0
+    num_timed: int = 0
+    num_offered: int = 0
+    num_conversations: int = 0
+    tools: list[tuple[str, int]] = field(default_factory=list)
+    warnings: list[Warned] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    num_refused: int = 0
+    refusals: list[ItemError] = field(default_factory=list)
+    failure: str = ""
+
+
+def look_at(file: IO[bytes], *, max_bytes: int, format_name: str = AUTO) -> Preview:
+    """Read the beginning of a file."""
+    part = beginning()
+    return summary(TraceFile(file, max_bytes=max_bytes, format_name=format_name, beginning=part), part)
+
+
+def beginning() -> Beginning:
+    """As much as a look takes."""
+    return Beginning(items=MAX_ITEMS, size=MAX_ITEM_BYTES, reads=MAX_BYTES)
+
+
+def summary(traces: TraceFile | Traces, beginning: Beginning) -> Preview:
+    """What was understood of a file that is read no further than its beginning."""
+    seen, turns = Preview(), dict[tuple[str, str], int]()
+    tools, warnings, conversations = Counter[str](), Counter[str](), set[str]()
+    try:
+        for item in traces:
+            if isinstance(item, ItemError):
+                _refuse(seen, traces.named(item) if isinstance(traces, TraceFile) else item)
+                continue
+            for turn in item.turns:
+                place = turns.setdefault((turn.source, turn.external_id), len(turns) + 1)
+                _count(seen, turn)
+                tools.update(call.tool_name for call in turn.calls)
+                warnings.update(turn.warnings)
+                warnings.update(warning for call in turn.calls for warning in call.warnings)
+                conversations.update([turn.conversation] if turn.conversation else [])
+                if len(seen.rows) < SHOWN_ROWS:
+                    seen.rows.extend(_rows(place, turn))
+    except Unreadable as error:
+        seen.failure = "" if beginning.is_over else error.message
+    seen.is_whole = not beginning.is_over
+    seen.num_items, seen.num_turns = beginning.num_items, len(turns)
+    seen.num_conversations = len(conversations)
+    seen.tools = tools.most_common()
+    seen.warnings = [Warned(code, count, meaning(code)) for code, count in warnings.most_common()]
+    seen.rows = seen.rows[:SHOWN_ROWS]
+    seen.formats = _formats(traces)
+    return seen
+
+
+def _formats(traces: TraceFile | Traces) -> list[Recognised]:
+    if not traces.telling and traces.format:
+        return [Recognised(traces.format.NAME, traces.format.LABEL)]
+    return [Recognised(name, FORMATS[name].LABEL, keys) for name, keys in traces.telling.items()]
+
+
+def _refuse(seen: Preview, refusal: ItemError) -> None:
+    seen.num_refused += 1
+    if len(seen.refusals) < SHOWN_REFUSALS:
+        seen.refusals.append(refusal)
+
+
+def _count(seen: Preview, turn: TurnRecord) -> None:
+    seen.num_calls += len(turn.calls)
+    seen.num_results += sum(call.has_outcome for call in turn.calls)
+    seen.num_errors += sum(call.is_error is True for call in turn.calls)
+    seen.num_timed += sum(bool(call.started_at or turn.started_at) for call in turn.calls)
+    seen.num_offered += sum(call.tools is not None for call in turn.calls)
+
+
+def _rows(place: int, turn: TurnRecord) -> Iterable[Row]:
+    asked = _asked(turn)
+    if not turn.calls:
+        return [Row(place, asked, started_at=turn.started_at)]
+    return [_row(place, asked, turn, call) for call in turn.calls]
+
+
+def _row(place: int, asked: str, turn: TurnRecord, call: CallRecord) -> Row:
+    result = call.result if call.result is not None else call.error
+    return Row(place, asked, call.tool_name, call.args, result, call.is_error, call.started_at or turn.started_at)
+
+
+def _asked(turn: TurnRecord) -> str:
+    """The beginning of what the user said; empty where that is not known."""
+    messages: list[dict[str, Any]] = json.loads(turn.messages) if turn.messages else []
+    said = next((message.get("content") for message in messages if message.get("role") == "user"), None)
+    return _words(said)[:_SHOWN_CHARS]
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return " ".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
