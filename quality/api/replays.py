@@ -239,7 +239,7 @@ class ReplayReportView(TenantView):
 class ReplayAnswersView(TenantView):
     http_method_names = ("get", "options")  # HEAD would read it all to send nothing
 
-    required_scope = Scope.READ
+    required_scope = Scope.EXPORT_READ
     renderer_classes = (NDJSONRenderer, JSONRenderer)
 
     @extend_schema(
@@ -253,7 +253,7 @@ class ReplayAnswersView(TenantView):
     )
     def get(self, request: TokenRequest, pk: int) -> HttpResponseBase:
         """What the models answered, with the raw replies; also while it runs."""
-        self._check(request, pk)
+        self._begin(request, pk)
         return stream(
             request._request,
             answers.lines(pk, tenant_id=request.auth.tenant.pk),
@@ -262,8 +262,8 @@ class ReplayAnswersView(TenantView):
         )
 
     @in_scope
-    def _check(self, request: TokenRequest, pk: int) -> None:
-        replay_at(pk)
+    def _begin(self, request: TokenRequest, pk: int) -> None:
+        answers.audited(replay_at(pk), actor=request.user, token=request.auth)
 
 
 class ReplayJudgeView(TenantView):

@@ -143,7 +143,7 @@ class Session:
     def _refused(self, path: str, status: int, text: str) -> str:
         advice = {
             401: "The token is not valid: set QUALITY_LAB_TOKEN to one of this tenant that has not expired.",
-            403: "The token lacks a scope: cases need export:read, styles need read, replays need read and "
+            403: "The token lacks a scope: cases and answers need export:read, styles need read, replays need read and "
             "replays:write.",
             404: "Check --api-base: it is the address of the service, without /api.",
         }.get(status, error_message(text)[:300].replace(self._token, "…"))

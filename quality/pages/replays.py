@@ -274,9 +274,15 @@ def _progress(replay: Replay, sides: list[ReplaySide]) -> dict[str, Any]:
         "told": _told(replay, sides),
         "total": total,
         "eta": _left(replay, total) if is_live else None,
-        "may_retry": replay.state in (ReplayState.DONE, ReplayState.FAILED) and replay.num_errors > 0,
+        "may_retry": _may_retry(replay),
         "filter_words": trends.in_words(replay.query),
     }
+
+
+def _may_retry(replay: Replay) -> bool:
+    """Where it broke off the rest is asked for, too; a slot that was missed has nothing to ask."""
+    has_broken_off = replay.state == ReplayState.FAILED and replay.num_cases > 0
+    return has_broken_off or (replay.state == ReplayState.DONE and replay.num_errors > 0)
 
 
 def _left(replay: Replay, total: int) -> float | None:
@@ -390,7 +396,7 @@ _DONE = {
     "pause": "Paused: samples under way end first.",
     "resume": "It goes on.",
     "cancel": "Cancelled.",
-    "retry": "Samples that ended in an error are asked for again.",
+    "retry": "What is missing is asked for again.",
 }
 
 
@@ -421,11 +427,11 @@ def replay_report(request: TenantRequest, pk: int) -> HttpResponse:
 
 
 @require_GET
-@tenant_view(scope=False)
+@tenant_view(Role.ADMIN, scope=False)
 def replay_answers(request: TenantRequest, pk: int) -> HttpResponseBase:
     """What the models answered, sample by sample as JSON lines: they can be judged again without asking."""
     with tenant_scope(request.tenant):
-        replay_at(pk)
+        answers.audited(replay_at(pk), actor=request.user)
     filename = f"{request.tenant.slug}-replay-{pk}-answers.jsonl"
     chunks = answers.lines(pk, tenant_id=request.tenant.pk)
     return stream(request, chunks, content_type=answers.MEDIA_TYPE, filename=filename)

@@ -48,7 +48,7 @@ def test_the_commands_do_what_they_say(
     live_service: Service, tenant: Tenant, member: Any, api: Callable[..., Api], settings: Any, tmp_path: Path
 ) -> None:
     assert shutil.which("curl")
-    token = api("read", "replays:write", "settings:write").text
+    token = api("read", "replays:write", "settings:write", "export:read").text
     admin = member(Role.ADMIN).user
     with playing(*[weather("Bern")] * 10) as play:
         settings.OUTBOUND_ALLOW_CIDRS = ["127.0.0.1/32"]

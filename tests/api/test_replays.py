@@ -52,7 +52,7 @@ def model(tenant: Tenant, member: Callable[..., Membership], settings: Any, scri
 
 @pytest.fixture
 def client(api: Apis) -> Api:
-    return api("read", "replays:write", "settings:write")
+    return api("read", "replays:write", "settings:write", "export:read")
 
 
 def started(client: Api, **body: Any) -> dict[str, Any]:
@@ -128,6 +128,7 @@ def test_who_may_do_what(tenant: Tenant, case: Case, model: Any, api: Apis, memb
     replay = operator.post(REPLAYS, body).json()
     assert operator.get(REPLAYS).status_code == 403
     assert viewer.get(f"{REPLAYS}/{replay['id']}").json()["id"] == replay["id"]
+    assert reader.get(f"{REPLAYS}/{replay['id']}/answers.jsonl").status_code == 403
     for step in ("pause", "resume", "cancel", "retry"):
         assert reader.post(f"{REPLAYS}/{replay['id']}/{step}").status_code == 403
     assert operator.post(f"{REPLAYS}/schedules", {"name": "x", "cron": "* * * * *", **body}).status_code == 403

@@ -112,7 +112,7 @@ def test_the_service_replays_where_an_endpoint_of_it_is_named(job: dict[str, Any
     ended = {"id": 7, "state": "done", "stage": "samples", "numFinished": 4, "numErrors": 0}
     started = {"id": 7, "numCases": 2, "numExpected": 4}
     bodies = [json.dumps(body).encode() for body in (started, ended, report)]
-    with serving(*(Answer(body=body) for body in [*bodies, b"{}\n"])) as server:
+    with serving(*(Answer(body=body) for body in bodies)) as server:
         done = ran(
             job, tmp_path,
             QUALITY_LAB_TOKEN="t0ken",
@@ -126,10 +126,9 @@ def test_the_service_replays_where_an_endpoint_of_it_is_named(job: dict[str, Any
         ("POST", "/api/replays"),
         ("GET", "/api/replays/7"),
         ("GET", "/api/replays/7/report.json"),
-        ("GET", "/api/replays/7/answers.jsonl"),
     ]
     sent = json.loads(server.seen[0].body)
     assert sent["sides"] == [{"modelLabel": "main", "styleId": ""}]
     assert (sent["settings"]["samples"], sent["settings"]["budget"]) == (2, {"calls": 10})
-    assert {file.name for file in (tmp_path / "reports").iterdir()} == {"report.json", "junit.xml", "answers.jsonl"}
+    assert {file.name for file in (tmp_path / "reports").iterdir()} == {"report.json", "junit.xml"}
     assert "Cases failed" in (tmp_path / "summary.md").read_text()

@@ -14,7 +14,7 @@ from quality.pages import replays
 from quality.replay import matrix, outcome
 from quality.replay.matrix import RowFilter
 from quality.replay.stored import read_attempt
-from tenants.models import ModelEndpoint
+from tenants.models import AuditEvent, ModelEndpoint
 from tenants.scope import tenant_scope
 from tests.factories import LATEST, CaseFactory, ToolsetFactory
 from tests.pages.conftest import HTMX
@@ -381,8 +381,9 @@ class TestDoors:
 
     def test_a_viewer_reads_and_changes_nothing(self, browse, two_sided):
         viewer = browse("viewer")
+        answers = address("replay-answers", two_sided.pk)
         for path in self.pages(two_sided):
-            assert viewer.get(path).status_code == 200, path
+            assert viewer.get(path).status_code == (403 if path == answers else 200), path
         for path in (stepping(two_sided, "cancel"), address("replay-estimate"), address("replay-new"),
                      saying(two_sided, 2, "dispute")):  # fmt: skip
             assert viewer.post(path).status_code == 403, path
@@ -393,9 +394,21 @@ class TestDoors:
                      address("replay-report", 999), f"{address('replay-new')}?again=x"):  # fmt: skip
             assert client.get(path).status_code == 404, path
 
-    def test_answers_are_what_was_stored_line_by_line(self, tenant, browse, two_sided):
-        lines = b"".join(browse("viewer").get(address("replay-answers", two_sided.pk))).splitlines()
+    @pytest.mark.parametrize(("num_cases", "may"), [(3, True), (0, False)])
+    def test_what_broke_off_goes_on_and_a_missed_slot_does_not(self, tenant, browse, two_sided, num_cases, may):
         with tenant_scope(tenant):
+            Replay.objects.filter(pk=two_sided.pk).update(
+                state="failed", failure="The key cannot be read.", exit_code=None, result=None, num_cases=num_cases,
+                num_errors=0,
+            )  # fmt: skip
+        page = browse().get(address("replay-detail", two_sided.pk)).text
+        assert ("Go on where it broke off" in page) is may
+
+    def test_answers_are_what_was_stored_line_by_line_and_an_export_on_record(self, tenant, browse, two_sided):
+        assert "Answers" not in browse("operator").get(address("replay-detail", two_sided.pk)).text
+        lines = b"".join(browse("admin").get(address("replay-answers", two_sided.pk))).splitlines()
+        with tenant_scope(tenant):
+            assert AuditEvent.objects.filter(action="export.replay_answers", object_id=str(two_sided.pk)).count() == 1
             stored = {sample.data.encode() for sample in ReplaySample.objects.all()}
         assert len(lines) == 24
         assert set(lines) == stored
