@@ -93,16 +93,26 @@ def run_replay(tenant_id: int, replay_id: int) -> None:
     run.run_replay(replay_id, tenant_id=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=300)
+def make_hints(tenant_id: int) -> None:
+    """Hints of a tenant's turns that wait; what is left after a minute goes into another message."""
+    from quality.review import hinting
+
+    if hinting.make(tenant_id):
+        publish(make_hints, tenant_id)
+
+
 @shared_task(ignore_result=True, time_limit=60)
 def tick() -> None:
     """What is due: imports, exports, replays and turns whose worker or message is gone, schedules, notifications,
-    events and files past their time."""
+    turns without hints or with those of older rules, events and files past their time."""
     from quality import export_jobs
     from quality.improve.coach import runs as coach
     from quality.ingest import importer, taking_back
     from quality.replay import notify
     from quality.replay import run as replays
     from quality.replay import schedules as replay_schedules
+    from quality.review import hinting
     from quality.turns import events, leases, schedules
 
     if "janitor" not in connections:
@@ -123,6 +133,9 @@ def tick() -> None:
     schedules.fire_due()
     replay_schedules.fire_due()
     notify.deliver_due()
+    hinting.sweep_outdated()
+    for tenant_id in hinting.waiting():
+        publish(make_hints, tenant_id)
     events.delete_old()
     export_jobs.sweep()
     importer.discard_undecided()

@@ -30,6 +30,7 @@ from quality.ingest.records import (
     toolset_sha256,
 )
 from quality.ingest.tables import Key, Raced, Row, StoredCall, StoredTurn
+from quality.review import hinting
 from tenants import audit
 from tenants.models import ApiToken, Tenant, User
 from tenants.scope import tenant_scope
@@ -74,6 +75,8 @@ def store(
                 tables.begin_batch(len(batch))
                 plan = _Plan(batch, correction)
                 plan.write(import_id)
+                if plan.report.accepted:
+                    hinting.wake(tenant)
                 return plan.report
         except Raced:
             if attempt + 1 == _ATTEMPTS:

@@ -232,6 +232,7 @@ def turn_row(turn: TurnRecord, toolset_id: int | None, num_calls: int, import_id
         "started_at": turn.started_at or now,
         "time_recorded": turn.started_at is not None,
         "duration_ms": turn.duration_ms,
+        "hints_version": 0,
         "import_job_id": import_id,
         "created_at": now,
     }
@@ -317,7 +318,7 @@ def update_turns(rows: Sequence[Row], added_calls: dict[int, int]) -> None:
             )
         if added_calls:
             cursor.execute(
-                "UPDATE agent_turns t SET num_calls = t.num_calls + added.n "
+                "UPDATE agent_turns t SET num_calls = t.num_calls + added.n, hints_version = 0 "
                 "FROM unnest(%s::bigint[], %s::int[]) AS added(id, n) WHERE t.tenant_id = %s AND t.id = added.id",
                 [list(added_calls), list(added_calls.values()), tenant_id],
             )
@@ -325,7 +326,7 @@ def update_turns(rows: Sequence[Row], added_calls: dict[int, int]) -> None:
 
 def update_calls(rows: Sequence[Row]) -> None:
     """Give stored calls, told by `id`, their merged content, and their turn if it was not told before. What their
-    reviews repeat follows."""
+    reviews repeat follows; hints of their turns are to be made again."""
     if rows:
         with connection.cursor() as cursor:
             _update(cursor, "ingest_completed_calls", "agent_tool_calls", rows)
@@ -334,6 +335,10 @@ def update_calls(rows: Sequence[Row]) -> None:
                 "FROM agent_tool_calls c WHERE c.tenant_id = %s AND c.id = ANY(%s) "
                 "AND r.tenant_id = c.tenant_id AND r.call_id = c.id",
                 [current_tenant_id(), [row["id"] for row in rows]],
+            )
+            cursor.execute(
+                "UPDATE agent_turns SET hints_version = 0 WHERE tenant_id = %s AND id = ANY(%s)",
+                [current_tenant_id(), sorted({row["turn_id"] for row in rows})],
             )
 
 

@@ -73,7 +73,7 @@ def _end(turn_id: int, *, state: TurnState, end_reason: str, error: str) -> None
         state=state, error=error, lease_token=None, lease_until=None, finished_at=now
     )
     num_calls = ToolCall.objects.filter(turn=turn_id).count()
-    Turn.objects.filter(pk=turn_id).update(state=state, end_reason=end_reason, num_calls=num_calls)
+    Turn.objects.filter(pk=turn_id).update(state=state, end_reason=end_reason, num_calls=num_calls, hints_version=0)
     append(turn_id, [dump(AssistantEnd(None, False, end_reason, error or None).as_dict())])
 
 

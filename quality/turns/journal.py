@@ -17,10 +17,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
+from quality.review import hinting
 from quality.turns.claim import Claim
 from quality.turns.events import insert
 from quality.turns.faults import may_strike
-from quality.turns.rows import ORDER, Statement
+from quality.turns.rows import ORDER, SAVE_TURN, Statement
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
@@ -170,4 +171,6 @@ def _write(tenant_id: int, batch: Sequence[Entry]) -> set[UUID]:
                 for seq, text in enumerate(events, last_seqs[claim.token] - len(events) + 1)
             ],
         )
+        if any(sql is SAVE_TURN for entry in held for sql, _ in entry.statements):
+            hinting.wake(tenant_id)
     return set(last_seqs)

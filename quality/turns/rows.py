@@ -84,7 +84,7 @@ UPDATE agent_turns t SET state = r.state, end_reason = %(end_reason)s, messages 
     num_calls = %(num_calls)s, num_cycles = %(num_cycles)s, warnings = %(warnings)s, model = %(model)s,
     provider = %(provider)s, style_id = %(style_id)s, prompt_version = %(prompt_version)s,
     toolset_id = coalesce(%(toolset_id)s, t.toolset_id), outbound_message_id = %(outbound_message_id)s,
-    duration_ms = extract(epoch FROM clock_timestamp() - t.started_at) * 1000
+    duration_ms = extract(epoch FROM clock_timestamp() - t.started_at) * 1000, hints_version = 0
 FROM agent_turn_runs r
 WHERE t.tenant_id = %(tenant_id)s AND t.id = %(turn_id)s AND r.tenant_id = t.tenant_id AND r.turn_id = t.id
 """
