@@ -189,7 +189,9 @@ def review_undo(request: TenantRequest) -> HttpResponse:
 
 
 def _undone(event: FeedbackEvent) -> str:
-    item = {"turn_id": event.turn_id, "cycle": event.cycle, "call_id": event.call_id}
+    item = {"turn_id": event.turn_id, "call_id": event.call_id}
+    if event.call_id is None:
+        item["cycle"] = event.cycle
     taken = FeedbackEvent.objects.filter(**item, version=event.undoes or 0).first()
     was = Label(taken.label).label if taken and taken.label else "no label"
     now = f", {Label(event.label).label} again" if event.label else ""

@@ -36,7 +36,14 @@ class Item:
 
     @property
     def key(self) -> dict[str, Any]:
-        """The columns that tell this item from all others."""
+        """What tells this item from all others. The cycle of a call may change, as more of its trace comes in."""
+        if self.call_id is None:
+            return self.columns
+        return {"turn_id": self.turn_id, "call_id": self.call_id}
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of a new row that hangs on this item."""
         return {"turn_id": self.turn_id, "cycle": self.cycle, "call_id": self.call_id}
 
     @property

@@ -80,13 +80,13 @@ def history(item: Item) -> list[FeedbackEvent]:
 def last_event_of(reviewer: User) -> FeedbackEvent | None:
     """The label that this reviewer's `u` takes back: his newest that he did not take back or replace since."""
     later = FeedbackEvent.objects.filter(
-        turn_id=OuterRef("turn_id"), cycle=OuterRef("cycle"), reviewer=reviewer, version__gt=OuterRef("version")
+        turn_id=OuterRef("turn_id"), reviewer=reviewer, version__gt=OuterRef("version")
     )
     mine = FeedbackEvent.objects.filter(
         reviewer=reviewer, action=Action.LABEL, created_at__gte=timezone.now() - UNDO_LIFE
     ).order_by("-id")
     on_calls = mine.filter(~Exists(later.filter(call_id=OuterRef("call_id"))), call_id__isnull=False)
-    on_turns = mine.filter(~Exists(later.filter(call_id=None)), call_id=None)
+    on_turns = mine.filter(~Exists(later.filter(cycle=OuterRef("cycle"), call_id=None)), call_id=None)
     newest = [event for event in (on_calls.first(), on_turns.first()) if event]
     return max(newest, key=lambda event: event.pk, default=None)
 
@@ -122,7 +122,7 @@ def record_label(
         return Outcome(event=FeedbackEvent.objects.get(**item.key, version=mine.version), created=False)
     if seen_version is not None and seen_version != review.version:
         raise StaleLabel(item=item, version=review.version, sent=sent)
-    event = FeedbackEvent(**item.key, reviewer=reviewer, action=Action.LABEL, **asdict(sent), nonce=nonce)
+    event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.LABEL, **asdict(sent), nonce=nonce)
     event.guideline_version = newest_number()
     event.created_at = at or event.created_at
     return _written(event, subject=subject, review=review, mine=mine, token=token)
@@ -156,7 +156,7 @@ def undo(
         raise StaleLabel(item=item, version=review.version, sent=None)
     if last.created_at < timezone.now() - UNDO_LIFE:
         raise NothingToUndo(f"Your last label of the {item} is older than 24 hours. Give it another label instead.")
-    event = FeedbackEvent(**item.key, reviewer=reviewer, action=Action.UNDO, undoes=last.version, nonce=nonce)
+    event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.UNDO, undoes=last.version, nonce=nonce)
     if earlier:
         event.label, event.note, event.correction = earlier.label, earlier.note, earlier.correction
         event.guideline_version = earlier.guideline_version
@@ -179,7 +179,7 @@ def _refuse(field: str, code: str, message: str) -> NoReturn:
 
 def _locked(item: Item) -> Review:
     """The item's state, locked until the transaction ends: of parallel writes one goes first, the others see it."""
-    fresh = Review(**item.key, tool_name=item.tool_name, started_at=item.started_at)
+    fresh = Review(**item.columns, tool_name=item.tool_name, started_at=item.started_at)
     Review.objects.bulk_create([fresh], ignore_conflicts=True)
     return Review.objects.select_for_update().get(**item.key)
 
@@ -224,12 +224,12 @@ def _written(
             "version": event.version,
             "updated_at": event.created_at,
         }
-        first = {**current, "created_at": event.created_at}
+        first = {**current, "cycle": item.cycle, "created_at": event.created_at}
         mine_by = {**item.key, "reviewer_id": event.reviewer_id}
         Feedback.objects.update_or_create(**mine_by, defaults=current, create_defaults=first)
     elif mine:
         mine.delete()
-    _bring_up(review, event)
+    _bring_up(review, event, item)
     audit.record(
         "feedback.labelled" if event.action == Action.LABEL else "feedback.undone",
         object_type="turn" if item.call_id is None else "tool_call",
@@ -253,10 +253,9 @@ def _derived(said: Verdict, subject: Subject) -> dict[str, Any]:
     return {"tool_name": subject.tool_name, "style_id": subject.style_id, "faults": list(faults)}
 
 
-def _bring_up(review: Review, event: FeedbackEvent) -> None:
+def _bring_up(review: Review, event: FeedbackEvent, item: Item) -> None:
     """The item's label is the newest of its reviewers' current ones."""
-    labels = Feedback.objects.filter(turn_id=event.turn_id, cycle=event.cycle, call_id=event.call_id)
-    newest_first = list(labels.order_by("-version").values_list("label", flat=True))
+    newest_first = list(Feedback.objects.filter(**item.key).order_by("-version").values_list("label", flat=True))
     review.version, review.updated_at = event.version, event.created_at
     review.label, review.num_labels = next(iter(newest_first), None), len(newest_first)
     review.save(update_fields=["version", "updated_at", "label", "num_labels"])
