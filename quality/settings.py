@@ -219,6 +219,15 @@ GATEWAY_MAX_BYTES = read("GATEWAY_MAX_BYTES", "int", default=16 * 1024 * 1024)  
 if GATEWAY_RATE_PER_MINUTE < 1 or GATEWAY_MAX_BYTES < 1024:
     raise ImproperlyConfigured("GATEWAY_RATE_PER_MINUTE: 1 or more; GATEWAY_MAX_BYTES: 1024 or more (bytes).")
 
+# --- spans over OTLP -------------------------------------------------------------------------------------------------
+OTLP_RATE_PER_MINUTE = read("OTLP_RATE_PER_MINUTE", "int", default=1200)  # requests of a token
+OTLP_MAX_BYTES = read("OTLP_MAX_BYTES", "int", default=20 * 1024 * 1024)  # of one request, as sent and unpacked
+OTLP_KEEP_DAYS = read("OTLP_KEEP_DAYS", "int", default=30)  # spans of traces that nothing was added to
+if OTLP_RATE_PER_MINUTE < 1 or OTLP_MAX_BYTES < 1024 or not 1 <= OTLP_KEEP_DAYS <= 3650:
+    raise ImproperlyConfigured(
+        "OTLP_RATE_PER_MINUTE: 1 or more; OTLP_MAX_BYTES: 1024 or more (bytes); OTLP_KEEP_DAYS: 1 to 3650."
+    )
+
 # --- the outside: what tools and models reach beyond public addresses on the usual ports ------------------------------
 OUTBOUND_ALLOW_CIDRS = read("OUTBOUND_ALLOW_CIDRS", "list", default=[])
 OUTBOUND_ALLOW_PORTS = read("OUTBOUND_ALLOW_PORTS", "list", default=[], cast=int)

@@ -65,6 +65,14 @@ def take_back_import(tenant_id: int, import_id: int) -> None:
 
 
 @shared_task(acks_late=True, ignore_result=True, time_limit=300)
+def read_spans(tenant_id: int, trace_id: int) -> None:
+    """A trace that came over OTLP, if there is more of it than was read."""
+    from quality.ingest import otlp_store
+
+    otlp_store.run(trace_id, tenant_id=tenant_id)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=300)
 def run_coach(tenant_id: int, run_id: int) -> None:
     from quality.improve.coach import runs
 
@@ -108,7 +116,7 @@ def tick() -> None:
     turns without hints or with those of older rules, events and files past their time."""
     from quality import export_jobs
     from quality.improve.coach import runs as coach
-    from quality.ingest import importer, taking_back
+    from quality.ingest import importer, otlp_store, taking_back
     from quality.replay import notify
     from quality.replay import run as replays
     from quality.replay import schedules as replay_schedules
@@ -122,6 +130,8 @@ def tick() -> None:
         publish(import_traces, tenant_id, import_id)
     for tenant_id, import_id in taking_back.lost().values_list("tenant_id", "pk"):
         publish(take_back_import, tenant_id, import_id)
+    for tenant_id, trace_id in otlp_store.unread().values_list("tenant_id", "pk"):
+        publish(read_spans, tenant_id, trace_id)
     for tenant_id, export_id in export_jobs.lost().values_list("tenant_id", "pk"):
         publish(run_export, tenant_id, export_id)
     for tenant_id, run_id in coach.overdue().values_list("tenant_id", "pk"):
@@ -137,5 +147,6 @@ def tick() -> None:
     for tenant_id in hinting.waiting():
         publish(make_hints, tenant_id)
     events.delete_old()
+    otlp_store.delete_old()
     export_jobs.sweep()
     importer.discard_undecided()

@@ -42,9 +42,9 @@ class RawSpan:
 
 def of_otlp(document: Any) -> Iterator[RawSpan | BadSpan]:
     """The spans of an export request in JSON form; raises RecordError if it is none."""
-    for resource, where in _members(document, "resourceSpans", ""):
-        for scope, within in _members(resource, "scopeSpans", where):
-            for span, path in _members(scope, "spans", within):
+    for resource, where in members(document, "resourceSpans", ""):
+        for scope, within in members(resource, "scopeSpans", where):
+            for span, path in members(scope, "spans", within):
                 yield _checked(_of_otlp, span, path)
 
 
@@ -58,11 +58,11 @@ def of_listing(document: Any) -> Iterator[RawSpan | BadSpan]:
     if isinstance(document, dict) and "data" not in document:
         yield _checked(_of_object, document, "")
     else:
-        for span, path in _members(document, "data", ""):
+        for span, path in members(document, "data", ""):
             yield _checked(_of_object, span, path)
 
 
-def _members(owner: Any, key: str, path: str) -> Iterator[tuple[Any, str]]:
+def members(owner: Any, key: str, path: str) -> Iterator[tuple[Any, str]]:
     """Elements of an array that an object has, with their paths; none if it has no such array."""
     if not isinstance(owner, dict):
         raise RecordError("not_an_object", path, "Expected an object.")
@@ -105,7 +105,7 @@ def _of_otlp(span: dict[str, Any], path: str) -> RawSpan:
         attributes=attributes,
         events=[
             (event["name"], otlp_values.attributes(event.get("attributes"), f"{where}.attributes"))
-            for event, where in _members(span, "events", path)
+            for event, where in members(span, "events", path)
             if isinstance(event, dict) and isinstance(event.get("name"), str)
         ],
         size=_weight(attributes),
@@ -130,7 +130,7 @@ def _of_object(span: dict[str, Any], path: str) -> RawSpan:
         attributes=attributes,
         events=[
             (event["name"], event["attributes"])
-            for event, _ in _members(span, "events", path)
+            for event, _ in members(span, "events", path)
             if isinstance(event, dict)
             and isinstance(event.get("name"), str)
             and isinstance(event.get("attributes"), dict)

@@ -28,6 +28,11 @@ def of_document(document: Any) -> Iterator[Found]:
     return spans(of_otlp(document) if is_otlp else of_listing(document))
 
 
+def owns(key: str) -> bool:
+    """Is this a key of an attribute by which a convention of ours speaks?"""
+    return genai.owns(key) or openinference.owns(key)
+
+
 def _is_openinference(span: RawSpan) -> bool:
     return bool(span.kind) or any(map(openinference.owns, span.attributes))
 
