@@ -15,7 +15,8 @@ from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Left
 
-from quality.models import Review, ToolCall
+from quality.models import Hint, Review, ToolCall
+from quality.review.hints import BY_NAME
 from tenants.scope import current_tenant_id
 
 PAGE_SIZE = 50
@@ -23,6 +24,7 @@ MAX_PAGE_SIZE = 200
 COUNT_CAP = 10_000
 PREVIEW_CHARS = 200
 UNLABELLED = "none"
+ANY_HINT = "any"
 
 
 class BadCursor(ValueError):
@@ -31,10 +33,11 @@ class BadCursor(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CallFilter:
-    """What a list is narrowed to; empty fields narrow nothing. Several tools or labels mean any of them.
+    """What a list is narrowed to; empty fields narrow nothing. Several tools, labels or hints mean any of
+    them.
 
-    `error` is yes, no, or none (no outcome was recorded); a label `none` is a call without one; a toolset is named by
-    its SHA-256. `since` is included, `until` is not.
+    `error` is yes, no, or none (no outcome was recorded); a label `none` is a call without one, a hint `any` is one of
+    any rule; a toolset is named by its SHA-256. `since` is included, `until` is not.
     """
 
     conversation: str = ""
@@ -48,6 +51,7 @@ class CallFilter:
     model: str = ""
     toolset: str = ""
     labels: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     since: dt.datetime | None = None
     until: dt.datetime | None = None
 
@@ -110,6 +114,16 @@ class Cursor:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HintRow:
+    """What a rule says of a call: see `quality.review.hints`."""
+
+    rule: str
+    cycle: int
+    path: str
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CallRow:
     """One line of a list."""
 
@@ -133,9 +147,11 @@ class CallRow:
     style_id: str
     label: str | None = None
     num_labels: int = 0
+    hints: tuple[HintRow, ...] = ()
 
 
-_COLUMNS = [name for name in CallRow.__dataclass_fields__ if name not in {"args_preview", "label", "num_labels"}]
+_ADDED = {"args_preview", "label", "num_labels", "hints"}
+_COLUMNS = [name for name in CallRow.__dataclass_fields__ if name not in _ADDED]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +172,15 @@ def matching(wanted: CallFilter) -> QuerySet[ToolCall]:
         calls = calls.filter(is_error={"yes": True, "no": False, "none": None}[wanted.error])
     if wanted.labels:
         calls = calls.filter(labelled_as(wanted.labels, call_id=OuterRef("pk")))
+    if wanted.hints:
+        calls = calls.filter(hinted_as(wanted.hints, call_id=OuterRef("pk")))
     return calls
+
+
+def hinted_as(hints: Iterable[str], **item: Any) -> Q:
+    """The condition that an item, given by `call_id`, or by `turn_id` and `call_id=None`, has a hint of these rules."""
+    found = Hint.objects.filter(**item).order_by()
+    return Q(Exists(found if ANY_HINT in hints else found.filter(rule__in=list(hints))))
 
 
 def labelled_as(labels: Iterable[str], **item: Any) -> Q:
@@ -170,7 +194,7 @@ def labelled_as(labels: Iterable[str], **item: Any) -> Q:
 
 
 def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = PAGE_SIZE) -> CallPage:
-    """One page of calls, newest first. Two queries, whatever the size."""
+    """One page of calls, newest first. Three queries, whatever the size."""
     calls = matching(wanted)
     backwards = cursor is not None and cursor.backwards
     if cursor:
@@ -182,7 +206,7 @@ def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = P
     if backwards:
         rows.reverse()
     return CallPage(
-        rows=_with_labels(rows),
+        rows=_with_marks(rows),
         next=_cursor(rows[-1:], backwards=False) if more or backwards else None,
         previous=_cursor(rows[:1], backwards=True) if (more if backwards else cursor) else None,
     )
@@ -195,21 +219,48 @@ def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
     )
 
 
-def _with_labels(rows: list[dict[str, Any]]) -> list[CallRow]:
-    reviews = Review.objects.filter(call_id__in=[row["id"] for row in rows])
+def _with_marks(rows: list[dict[str, Any]]) -> list[CallRow]:
+    """The rows with their labels and hints."""
+    ids = [row["id"] for row in rows]
+    reviews = Review.objects.filter(call_id__in=ids)
+    hints = hints_of_calls(ids)
     labels = {
         call_id: (label, count) for call_id, label, count in reviews.values_list("call_id", "label", "num_labels")
     }
     found = []
     for row in rows:
         label, num_labels = labels.get(row["id"], (None, 0))
-        found.append(CallRow(**row, label=label, num_labels=num_labels))
+        marks = tuple(hints.get(row["id"], ()))
+        found.append(CallRow(**row, label=label, num_labels=num_labels, hints=marks))
+    return found
+
+
+def hints_of_calls(ids: Iterable[int]) -> dict[int, list[HintRow]]:
+    """The hints of calls, by id, in the order of the rules."""
+    order = list(BY_NAME)
+    found: dict[int, list[HintRow]] = {}
+    columns = ("call_id", "rule", "cycle", "path", "sentence")
+    rows = Hint.objects.filter(call_id__in=list(ids), rule__in=order).values_list(*columns)
+    for call_id, rule, cycle, path, sentence in sorted(rows, key=lambda row: (order.index(row[1]), row[3])):
+        found.setdefault(call_id, []).append(HintRow(rule=rule, cycle=cycle, path=path, sentence=sentence))
     return found
 
 
 def count(wanted: CallFilter) -> int:
     """How many calls match; COUNT_CAP + 1 stands for "more than COUNT_CAP". An exact total would read them all."""
     return matching(wanted).order_by().values("pk")[: COUNT_CAP + 1].count()
+
+
+def hint_counts() -> dict[str, int]:
+    """How many calls have a hint, by rule; COUNT_CAP + 1 stands for more. One query, on an index alone."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT r.name, (SELECT count(*) FROM (SELECT DISTINCT h.started_at, h.call_id "
+            "FROM agent_tool_call_hints h WHERE h.tenant_id = %(tenant)s AND h.rule = r.name AND h.call_id IS NOT NULL "
+            "LIMIT %(cap)s) c) FROM unnest(%(rules)s::text[]) r(name)",
+            {"tenant": current_tenant_id(), "rules": list(BY_NAME), "cap": COUNT_CAP + 1},
+        )
+        return dict(cursor.fetchall())
 
 
 def tool_names() -> list[str]:

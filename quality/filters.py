@@ -1,8 +1,9 @@
 """Filters as they stand in a query string, for pages and API alike.
 
 Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
-`source`, `style`, `model`, `toolset`, `label` (may repeat; `none` = without label), `from`, `to` (date, or date and
-time), `cursor`, `page_size`, `count` (true: count the matches), `limit` and `status` (of an export).
+`source`, `style`, `model`, `toolset`, `label` (may repeat; `none` = without label), `hint` (may repeat; `any` = of any
+rule), `from`, `to` (date, or date and time), `cursor`, `page_size`, `count` (true: count the matches), `limit` and
+`status` (of an export).
 """
 
 import datetime as dt
@@ -14,12 +15,13 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from quality.calls import MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallFilter, Cursor
+from quality.calls import ANY_HINT, MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallFilter, Cursor
 from quality.export import CaseFilter, FeedbackFilter, Filter, Order, Part, ProposalFilter
 from quality.models import CaseStatus, Label, ProposalState
+from quality.review.hints import BY_NAME
 
 FIRST_YEAR = 1900  # older times are slips, and arithmetic on the first ones overflows
-_SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label", "statuses": "status"}
+_SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label", "hints": "hint", "statuses": "status"}
 
 
 class ListField(forms.Field):
@@ -46,6 +48,18 @@ class LabelsField(ListField):
                 allowed = ", ".join(self.allowed)
                 raise ValidationError(f"{label!r} is no label. Use one of {allowed}.", code="unknown_label")
         return labels
+
+
+class HintsField(ListField):
+    """Names of rules of hints, or `any`."""
+
+    def clean(self, value: Any) -> tuple[str, ...]:
+        hints = super().clean(value)
+        for hint in hints:
+            if hint != ANY_HINT and hint not in BY_NAME:
+                allowed = ", ".join((ANY_HINT, *BY_NAME))
+                raise ValidationError(f"{hint!r} is no hint. Use one of {allowed}.", code="unknown_hint")
+        return hints
 
 
 class StatusesField(ListField):
@@ -134,6 +148,7 @@ class CallFilterForm(QueryForm):
     model = forms.CharField(required=False, max_length=200)
     toolset = ToolsetField(required=False)
     labels = LabelsField(required=False)
+    hints = HintsField(required=False)
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
 

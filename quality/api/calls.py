@@ -11,6 +11,7 @@ from quality.api import shapes
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body, read_query, spelled
 from quality.filters import CallListForm
 from quality.models import Label, ToolCall
+from quality.review.hints import BY_NAME
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
 from quality.review.labelling import Outcome, current_labels, history, record_label, undo, version_of
 from tenants.models import Scope
@@ -23,6 +24,7 @@ def text(name: str, description: str = "", **options: Any) -> OpenApiParameter:
 FROM = text("from", "Date, or date and time (UTC unless it says otherwise). Included.")
 TO = text("to", "Date (all of that day is in), or date and time (not included).")
 LABEL = text("label", "May repeat: any of these.", many=True, enum=[*Label.values, calls.UNLABELLED])
+HINT = text("hint", "May repeat: calls with a hint of any of these rules.", many=True, enum=[calls.ANY_HINT, *BY_NAME])
 FILTER = [
     text("conversation"),
     text("message", "Id of the reply that asked for the call."),
@@ -35,6 +37,7 @@ FILTER = [
     text("model"),
     text("toolset", "SHA-256 of the tools offered."),
     LABEL,
+    HINT,
     FROM,
     TO,
 ]
@@ -82,7 +85,9 @@ class CallView(TenantView):
             raise NoSuchItem
         item = item_of_call(pk)
         standing = {"version": version_of(item), "labels": current_labels(item), "history": history(item)}
-        return Response({**shapes.CallEvidenceSerializer(call).data, **shapes.StandingSerializer(standing).data})
+        hints = shapes.HintSerializer(calls.hints_of_calls([pk]).get(pk, []), many=True).data
+        told = {"hints": hints, **shapes.StandingSerializer(standing).data}
+        return Response({**shapes.CallEvidenceSerializer(call).data, **told})
 
 
 def answer(item: Item, outcome: Outcome) -> Response:

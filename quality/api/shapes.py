@@ -14,6 +14,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ErrorDetail
 
 from quality.models import Feedback, Label
+from quality.review.hints import BY_NAME
 from quality.review.labelling import Verdict
 
 
@@ -120,6 +121,20 @@ class ItemSerializer(serializers.Serializer):
     event = EventSerializer()
 
 
+@extend_schema_field({"type": "string", "enum": list(BY_NAME)})
+class RuleField(serializers.CharField):
+    """Name of a rule of hints."""
+
+
+class HintSerializer(serializers.Serializer):
+    """What a rule noticed of a call: a suspicion of a machine, never a label."""
+
+    rule = RuleField()
+    path = serializers.CharField(help_text="JSON pointer of the argument it is about; empty where there is none.")
+    sentence = serializers.CharField(help_text="What was seen, with the evidence in it.")
+    cycle = serializers.IntegerField(help_text="Of the reply it is about.")
+
+
 class CallSerializer(serializers.Serializer):
     """One line of a list. `args` is a preview of at most 200 characters, as text."""
 
@@ -143,6 +158,7 @@ class CallSerializer(serializers.Serializer):
     styleId = serializers.CharField(source="style_id")
     label = LabelField(allow_null=True)
     numLabels = serializers.IntegerField(source="num_labels")
+    hints = HintSerializer(many=True)
 
 
 class CountSerializer(serializers.Serializer):
@@ -224,7 +240,9 @@ class StandingSerializer(serializers.Serializer):
 
 
 class CallDetailSerializer(CallEvidenceSerializer, StandingSerializer):
-    """A call with all that was recorded of it, and what reviewers say of it."""
+    """A call with all that was recorded of it, what rules noticed, and what reviewers say of it."""
+
+    hints = HintSerializer(many=True)
 
 
 class LabelCounts(serializers.Serializer):

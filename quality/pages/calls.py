@@ -19,12 +19,14 @@ from quality.pages.labels import label_context
 from quality.pages.render import render_page
 from quality.review.conversation import Conversation, message_text, read_conversation
 from quality.review.evidence import ItemEvidence, Sibling, evidence_of, siblings, turn_without_payload
+from quality.review.hints import RULES
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
 from quality.turns.transcript import transcript_of
 
 FILTER_WORDS = {
     "tool": "tool",
     "label": "label",
+    "hint": "hint",
     "error": "outcome",
     "source": "source",
     "style": "style",
@@ -37,10 +39,11 @@ FILTER_WORDS = {
     "from": "from",
     "to": "until",
 }
-PRIMARY = ("tool", "label", "error", "source")
+PRIMARY = ("tool", "label", "hint", "error", "source")
 _SHOWN: Words = {
     "error": {"yes": "failed", "no": "worked", "none": "not recorded"},
     "label": {**dict(Label.choices), calls.UNLABELLED: "none yet"},
+    "hint": {**{rule.name: rule.word for rule in RULES}, calls.ANY_HINT: "any"},
 }
 
 
@@ -55,18 +58,29 @@ def chips(query: QueryDict) -> list[dict[str, str]]:
 
 
 def filter_context(form: CallListForm, query: QueryDict) -> dict[str, Any]:
-    """What the filter component shows; two queries."""
+    """What the filter component shows; three queries."""
     return {
         "form": form,
         "query": query.urlencode(),
         "chips": chips(query),
         "more_open": any(name not in PRIMARY for name in query),
         "values": {name: query.get(name, "") for name in FILTER_WORDS},
-        "others": [(name, value) for name in ("tool", "label") for value in query.getlist(name)[1:]],
+        "others": [(name, value) for name in ("tool", "label", "hint") for value in query.getlist(name)[1:]],
         "tools": calls.tool_names(),
         "sources": calls.sources(),
         "labels": [*Label.choices, (calls.UNLABELLED, "Unlabelled")],
+        "hints": _hint_choices(),
     }
+
+
+def _hint_choices() -> list[tuple[str, str, str]]:
+    """Value, word, and how many calls there are of each rule that says anything."""
+    counts = calls.hint_counts()
+    return [
+        (rule.name, rule.word, f"{counts[rule.name]:,}" if counts[rule.name] <= calls.COUNT_CAP else "many")
+        for rule in RULES
+        if counts[rule.name]
+    ]
 
 
 @require_GET

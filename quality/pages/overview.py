@@ -22,7 +22,7 @@ from quality.pages.calls import chips
 from quality.pages.conditions import conditions
 from quality.review import rates
 from quality.review.rates import LabelRate
-from quality.review.summary import ToolSummary, in_period, last_imports, summarise
+from quality.review.summary import HintSummary, ToolSummary, hints_in, in_period, last_imports, summarise
 
 PERIODS = (7, 30, 90, 365)
 DEFAULT_DAYS = 30
@@ -113,6 +113,7 @@ def overview(request: TenantRequest) -> HttpResponse:
         "hidden_tools": max(0, len(summary.tools) - 50),
         "labels": Label.choices,
         "chart": chart(_per_day(period), first, today),
+        "hints": _hints(request, period, query, first),
         "imports": last_imports(),
         "has_older": summary.num_calls == 0 and ToolCall.objects.order_by().exists(),
         "faults": faults,
@@ -132,6 +133,20 @@ def _tool_link(request: TenantRequest, query: QueryDict, first: dt.date) -> str:
     rest.pop("tool", None)
     rest["from"] = first.isoformat()
     return f"{reverse('call-list', args=[request.tenant.slug])}?{rest.urlencode()}&tool="
+
+
+def _hints(
+    request: TenantRequest, period: CallFilter, query: QueryDict, first: dt.date
+) -> list[tuple[HintSummary, str, str]]:
+    """What rules noticed; each with where its calls are, and where Review goes through them."""
+
+    def link(page: str, rule: str) -> str:
+        target = query.copy()
+        target["from"], target["hint"] = first.isoformat(), rule
+        return f"{reverse(page, args=[request.tenant.slug])}?{target.urlencode()}"
+
+    found = hints_in(period)
+    return [(one, link("call-list", one.rule.name), link("review", one.rule.name)) for one in found]
 
 
 def _rates(

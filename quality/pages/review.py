@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_GET, require_POST
 
-from quality.calls import CallFilter
+from quality.calls import ANY_HINT, CallFilter
 from quality.filters import CallFilterForm
 from quality.models import FeedbackEvent, Label, Review
 from quality.pages.access import TenantRequest, tenant_view
@@ -45,6 +45,13 @@ class Queue:
     def browses(self) -> bool:
         """Are items with a label gone through, too?"""
         return bool(self.wanted.labels)
+
+    def hints_address(self, slug: str) -> str:
+        """The same queue, of what has a hint alone; of that, all of it."""
+        query = self.query.copy()
+        if query.pop("hint", None) is None:
+            query["hint"] = ANY_HINT
+        return f"{reverse('review', args=[slug])}?{query.urlencode()}".removesuffix("?")
 
     def address(self, slug: str, item: Item | None = None, **more: str) -> str:
         query = self.query.copy()
@@ -295,6 +302,7 @@ def _frame(request: TenantRequest, queue: Queue, item: Item | None) -> dict[str,
         "previous_url": queue.address(slug, before[0]) if before else "",
         "skip_url": queue.address(slug, following, **({} if following else {"done": "1"})) if item else "",
         "start_url": queue.address(slug),
+        "hints_url": queue.hints_address(slug),
     }
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from django.db.models import F, Func, IntegerField, Model, Q, QuerySet
 from django.db.models.functions import Left
 
-from quality.models import EvidenceField, Feedback, FeedbackEvent, ToolCall, Toolset, Turn
+from quality.ingest.records import MAX_PLACE
+from quality.models import EvidenceField, Feedback, FeedbackEvent, Hint, ToolCall, Toolset, Turn
 from quality.review.arguments import ArgumentTable, argument_table
 from quality.review.conversation import Conversation, read_conversation
+from quality.review.hints import BY_NAME
 from quality.review.items import Item
 from quality.review.jsonview import Node, decode, string_start, tree
 from quality.review.labelling import current_labels, history
@@ -100,6 +102,7 @@ class ItemEvidence:
     after: list[Turn] = field(default_factory=list)
     labels: list[Feedback] = field(default_factory=list)
     events: list[FeedbackEvent] = field(default_factory=list)
+    hints: list[Hint] = field(default_factory=list)
 
     @property
     def number(self) -> int | None:
@@ -134,6 +137,26 @@ def evidence_of(item: Item) -> ItemEvidence:
         after=after,
         labels=current_labels(item),
         events=history(item),
+        hints=_hints(item),
+    )
+
+
+def _hints(item: Item) -> list[Hint]:
+    """Those of a call; of a reply without one, all of its turn, in the order of its calls."""
+    of = {"call": item.call_id} if item.call_id else {"turn": item.turn_id}
+    order = list(BY_NAME)
+    found = (
+        Hint.objects.filter(**of, rule__in=order)
+        .select_related("call")
+        .defer(*(f"call__{n}" for n in _payload(ToolCall)))
+    )
+    return sorted(
+        found,
+        key=lambda hint: (
+            (hint.call.cycle, hint.call.index, order.index(hint.rule), hint.path)
+            if hint.call
+            else (MAX_PLACE + 1, 0, order.index(hint.rule), hint.path)
+        ),
     )
 
 

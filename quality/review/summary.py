@@ -6,13 +6,15 @@ Calls and errors are counted where they happened, labels on the items of the sam
 import datetime as dt
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.db.models import Count, Q
 from django.utils import timezone
 
 from quality.calls import CallFilter, matching
-from quality.models import ACTIONABLE, Import, Label
+from quality.models import ACTIONABLE, Hint, Import, Label
 from quality.review import rates
+from quality.review.hints import BY_NAME, Rule
 from quality.review.items import turns_without_call
 
 PERIOD = dt.timedelta(days=30)
@@ -115,6 +117,46 @@ def summarise(wanted: CallFilter | None = None) -> Summary:
         labels={label: labels[label] for label in Label.values},
         tools=tools,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HintSummary:
+    """How many calls, and how many replies without a call, have a hint of a rule."""
+
+    rule: Rule
+    num_calls: int
+    num_turns: int
+
+
+def hints_in(period: CallFilter) -> list[HintSummary]:
+    """Hints on the calls and turns of a period, by rule, those first of which there are most. Of a filter tool, style,
+    model, source, toolset and time count. One query."""
+    of_calls, of_turns = (
+        Q(**{f"{prefix}{column}": value for column, value in columns.items() if value})
+        for prefix, columns in (
+            ("call__", _columns(period) | {"tool_name__in": period.tools}),
+            ("turn__", _columns(period)),
+        )
+    )
+    alone = Q(call=None) & of_turns & (Q(pk=None) if period.tools else Q())
+    rows = (
+        Hint.objects.filter(rule__in=list(BY_NAME), started_at__gte=period.since, started_at__lt=period.until)
+        .filter((Q(call__isnull=False) & of_calls) | alone)
+        .values_list("rule")
+        .annotate(calls=Count("call", distinct=True), turns=Count("turn", distinct=True, filter=Q(call=None)))
+        .order_by()
+    )
+    found = [HintSummary(rule=BY_NAME[name], num_calls=calls, num_turns=turns) for name, calls, turns in rows]
+    return sorted(found, key=lambda one: (-one.num_calls - one.num_turns, one.rule.name))
+
+
+def _columns(period: CallFilter) -> dict[str, Any]:
+    return {
+        "style_id": period.style,
+        "model": period.model,
+        "source": period.source,
+        "toolset__sha256": period.toolset,
+    }
 
 
 def last_imports() -> list[Import]:

@@ -44,6 +44,7 @@ def test_the_list_says_each_call_in_camel_case(tenant: Tenant, api: Apis) -> Non
         "styleId": "friendly",
         "label": None,
         "numLabels": 0,
+        "hints": [],
     }
 
 
