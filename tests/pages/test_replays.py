@@ -210,6 +210,15 @@ class TestTheMatrix:
         assert "before: 3 of 3" in page
         assert address("replay-detail", before.pk) in page.split("Asked with")[1].split("</table>")[0]
 
+    def test_where_nothing_was_judged_no_rate_is_shown(self, tenant, browse):
+        nothing = {"rate": None, "interval": None, "cases": 1, "undecided": 1}
+        with tenant_scope(tenant):
+            replay = make_replay(exit_code=3, result=result_of(summaries={"candidate": nothing}))
+        for path in (address("replay-detail", replay.pk), address(), address("replay-trends")):
+            response = browse().get(path)
+            assert response.status_code == 200, path
+            assert "incomplete" in response.text
+
     def test_cancelling_is_asked_once_more_without_a_script_too(self, tenant, browse):
         with tenant_scope(tenant):
             replay = make_replay(state="running", exit_code=None, result=None)
