@@ -61,10 +61,16 @@ def read_asked(body: bytes) -> Asked:
         members=members,
         model=model,
         is_streamed=members.get("stream") == b"true",
-        offers_tools=members.get("tools", b"")[:1] == b"[" and members["tools"][1:].strip() != b"]",
+        offers_tools=_offers_tools(members),
         wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
         is_single=number in (None, 1),
     )
+
+
+def _offers_tools(members: Mapping[str, bytes]) -> bool:
+    """Are there tools that the model may call?"""
+    tools = members.get("tools", b"")
+    return tools[:1] == b"[" and tools[1:].strip() != b"]" and members.get("tool_choice") != b'"none"'
 
 
 def spliced(members: Mapping[str, bytes]) -> bytes:

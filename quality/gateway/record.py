@@ -235,7 +235,7 @@ def _items(
         raise Unrecorded(f"The turn has more than {MAX_PLACE:,} replies.")
     begun = home.started_at if goes_on and home else exchange.started_at
     calls = tuple(_calls(exchange, told, message, conversation, cycle))
-    shared = _shared(exchange, told, message, conversation)
+    shared = _shared(exchange, told, conversation)
     items.append(
         TurnRecord(
             external_id=home.external_id if goes_on and home else exchange.id,
@@ -256,13 +256,13 @@ def _items(
     return items
 
 
-def _shared(exchange: Exchange, told: _Told, message: Message, conversation: str) -> dict[str, Any]:
+def _shared(exchange: Exchange, told: _Told, conversation: str) -> dict[str, Any]:
     """What a turn and its new calls have in common."""
     return {
         "conversation": conversation,
         "contact": exchange.said.contact or told.contact,
         "started_at": evidence.utc(exchange.started_at),
-        "model": evidence.name(message.model[:500] or exchange.model, "model"),
+        "model": exchange.model,
         "provider": exchange.label,
         "prompt_version": exchange.said.prompt_version or told.prompt_version,
         "tools": told.tools,
@@ -278,7 +278,7 @@ def _position(chat_: Chat, home: Home | None, *, goes_on: bool) -> int:
 
 def _calls(exchange: Exchange, told: _Told, message: Message, conversation: str, cycle: int) -> Iterable[CallRecord]:
     offered = {tool.name: tool for tool in offered_tools(told.tools)} if told.tools else {}
-    shared = _shared(exchange, told, message, conversation)
+    shared = _shared(exchange, told, conversation)
     for index, call in enumerate(message.calls[:MAX_PLACE]):
         custom, function = call.get("custom"), call.get("function")
         inner = function if isinstance(function, dict) else custom if isinstance(custom, dict) else {}

@@ -17,7 +17,6 @@ class Message:
     """What the model said: the message in OpenAI form, and what was told beside it."""
 
     value: dict[str, Any]
-    model: str = ""
     id: str = ""
     finish_reason: str | None = None
 
@@ -56,7 +55,6 @@ def _whole(body: bytes) -> Message | None:
 
 
 def _told(message: Message, data: Mapping[str, Any], choice: Mapping[str, Any]) -> Message:
-    message.model = message.model or _word(data.get("model"))
     message.id = message.id or _word(data.get("id"))
     message.finish_reason = _word(choice.get("finish_reason")) or message.finish_reason
     return message

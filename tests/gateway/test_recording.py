@@ -1,14 +1,17 @@
 """What is recorded of an exchange: calls from replies, results from later requests, each history once."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from quality.models import GatewayHistory, ToolCall, Toolset, Turn
+from quality.models import GatewayDay, GatewayHistory, ToolCall, Toolset, Turn
 from tenants.scope import tenant_scope
-from tests.gateway.conftest import QUESTION, TOOLS, Lab
+from tests.gateway.conftest import QUESTION, TOOLS, Lab, port_of
+from tests.service import running_service
 
 SYSTEM = {"role": "system", "content": "You help."}
 ANSWER = '{"degrees": 21.50}'
@@ -218,3 +221,34 @@ def test_half_a_reply_is_recorded_as_what_it_is(lab: Lab):
     assert turn.warnings == ["client_gone"]
     assert "The weather in Paris" in (turn.messages or "")
     lab.days(lambda day: (day.num_requests, day.num_failed) == (1, 0))
+
+
+def test_a_process_that_is_told_to_stop_records_first_what_it_has(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OUTBOUND_ALLOW_CIDRS", "127.0.0.1/32")
+    monkeypatch.setenv("OUTBOUND_ALLOW_PORTS", str(port_of(lab.model.base_url)))
+    with running_service(tmp_path) as service:
+        own = replace(lab, service=service)
+        for number in range(20):
+            assert own.post(f"plain_text:{number}").status_code == 200
+    with tenant_scope(lab.tenant_id):
+        assert Turn.objects.count() == 20
+        assert GatewayDay.objects.get().num_requests == 20
+
+
+def test_two_processes_share_a_conversation(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The reply may still be on its way to the database in one when the next request ends in the other."""
+    monkeypatch.setenv("OUTBOUND_ALLOW_CIDRS", "127.0.0.1/32")
+    monkeypatch.setenv("OUTBOUND_ALLOW_PORTS", str(port_of(lab.model.base_url)))
+    with running_service(tmp_path) as service:
+        messages: list[Any] = [QUESTION]
+        for place, script in ((lab, "one_call"), (replace(lab, service=service), "plain_text:Fine.")):
+            reply = place.post(script, {"messages": messages}).json()["choices"][0]["message"]
+            messages.append(reply)
+            messages += [
+                {"role": "tool", "tool_call_id": call["id"], "content": "21"} for call in reply.get("tool_calls", [])
+            ]
+        lab.settled(lambda: ToolCall.objects.filter(result='"21"').count() == 1)
+    (turn,) = lab.turns(1)
+    assert turn.num_cycles == 2

@@ -55,8 +55,12 @@ def test_clients_read_a_repaired_stream_as_any_other(mending: Lab):
     assert final.message.tool_calls[0].function.name == "get_weather"
 
 
-def test_nothing_is_repaired_where_no_tools_are_offered(mending: Lab):
-    answer = mending.post("S3", {"model": "mends", "tools": [], "stream": True})
+@pytest.mark.parametrize("wanted", [{"tools": []}, {"tool_choice": "none"}, {"n": 2}])
+@pytest.mark.parametrize("is_streamed", [True, False], ids=["streamed", "whole"])
+def test_nothing_is_repaired_where_no_call_is_wanted_or_several_choices(
+    mending: Lab, wanted: dict[str, Any], is_streamed: bool
+):
+    answer = mending.post("S3", {"model": "mends", "stream": is_streamed, **wanted})
     assert b"tool_calls" not in answer.content
 
 
