@@ -15,7 +15,7 @@ JSON = "application/json"
 
 
 def spans_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for resource in document["resourceSpans"]:
+    for resource in document.get("resourceSpans", []):
         for scope in resource["scopeSpans"]:
             yield from scope["spans"]
 
