@@ -37,7 +37,7 @@ from quality.cases.budgets import Allowance
 from quality.cases.comparison import BadBaseline, Comparison, Counts, baseline_of, compare
 from quality.cases.confirm import FRESH, Pairs, confirming
 from quality.cases.conversation import NotReplayable
-from quality.cases.gate import Exit, Gate, gate_of
+from quality.cases.gate import Exit, Gate, gate_of, named
 from quality.cases.judge import Ask
 from quality.cases.judge_model import Judge, opened_judge
 from quality.cases.junit import junit
@@ -291,7 +291,7 @@ class Run:
         selected.notices += notices_of_sides(judged[CANDIDATE], judged.get(BASELINE))
         if fresh:
             used = f"{replay.budget.num_calls} requests and {replay.budget.usage.total_tokens:,} tokens"
-            selected.notices.append(f"Suspects run again with fresh samples: {', '.join(fresh)}. With them: {used}.")
+            selected.notices.append(f"Suspects run again with fresh samples: {named(list(fresh))}. With them: {used}.")
         comparison = None if before is None else compare(before, judged[CANDIDATE], fresh=fresh)
         return self._judged_report("replay", selected, judged, comparison, sides={each.name: each for each in sides})
 

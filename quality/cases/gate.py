@@ -40,19 +40,19 @@ class Gate:
 def gate_of(suite: SuiteResult, comparison: Comparison | None = None, *, strict: bool = False) -> Gate:
     """`strict`: a case that got worse fails the gate even where chance could have done it."""
     failing, undecided = _ids(suite.standing(Standing.FAILED)), _ids(suite.standing(Standing.UNDECIDED))
-    missing = [f"{_named(undecided)} could not be decided: samples are missing."] if undecided else []
+    missing = [f"{named(undecided)} could not be decided: samples are missing."] if undecided else []
     if comparison is None:
-        failed = (f"{_named(failing)} failed.",) if failing else ()
+        failed = (f"{named(failing)} failed.",) if failing else ()
         return Gate(failed, tuple(missing), frozenset(failing), frozenset(undecided))
     gated = {each.case.id for each in suite.gated}
     if unsure := [each.case for each in comparison.cases if each.case in gated and _lacks_fresh(each)]:
-        missing.append(f"{_named(unsure)} got worse, and fresh samples that would confirm it are missing.")
+        missing.append(f"{named(unsure)} got worse, and fresh samples that would confirm it are missing.")
     confirmed = [each.case for each in comparison.confirmed]
     must = _ids(each for each in suite.standing(Standing.FAILED) if each.is_must)
     suspected = [each.case for each in comparison.cases if strict and each.suspect and each.case in gated]
-    reasons = [f"{_named(confirmed)}: newly failing, and more than chance." if confirmed else ""]
-    reasons += [f"{_named(must)} must pass, and failed." if must else ""]
-    reasons += [f"{_named(suspected)} got worse." if suspected else ""]
+    reasons = [f"{named(confirmed)}: newly failing, and more than chance." if confirmed else ""]
+    reasons += [f"{named(must)} must pass, and failed." if must else ""]
+    reasons += [f"{named(suspected)} got worse." if suspected else ""]
     if comparison.is_down:
         reasons.append(
             f"The suite got worse: {comparison.broken} cases broke, {comparison.mended} were mended "
@@ -71,6 +71,7 @@ def _ids(results: Iterable[CaseResult]) -> list[str]:
     return [each.case.id for each in results]
 
 
-def _named(cases: list[str]) -> str:
+def named(cases: list[str]) -> str:
+    """The first of them, and how many more there are."""
     more = len(cases) - MAX_NAMED
     return ", ".join(cases[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -13,7 +13,7 @@ from django.utils import timezone
 from quality.cases.attempt import Attempt
 from quality.cases.comparison import Comparison, Counts, compare
 from quality.cases.confirm import FRESH, Pairs, Round, confirming
-from quality.cases.gate import Gate, gate_of
+from quality.cases.gate import Gate, gate_of, named
 from quality.cases.record import Case, read_stored
 from quality.cases.report import (
     Report,
@@ -180,7 +180,7 @@ class Settled:
         if self.comparison is None:
             return found
         again = [each.case for each in self.comparison.cases if each.fresh is not None]
-        found += [f"Suspects run again with fresh samples: {', '.join(again)}."] if again else []
+        found += [f"Suspects run again with fresh samples: {named(again)}."] if again else []
         return found + notices_of_comparison(self.comparison)
 
 
