@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-START_LIMIT_S = 60
+START_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ the environment nothing here ever happens.
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 STEPS = (
@@ -34,4 +35,5 @@ def may_strike(step: str) -> None:
     if wanted == step:
         os.kill(os.getpid(), signal.SIGKILL)
     if wanted == f"stop:{step}":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this very thread: sent to the process, the signal may reach it when it is some steps further on.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)

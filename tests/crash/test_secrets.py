@@ -18,7 +18,7 @@ from tenants import endpoints, secrets, tools
 from tenants.keys import Keyring
 from tenants.models import Secret
 from tenants.scope import tenant_scope
-from tests.crash.house import OWN_MODEL, ROOT, Broker, WorkerProcess, all_done, post_turn
+from tests.crash.house import OWN_MODEL, ROOT, START_S, Broker, WorkerProcess, all_done, post_turn
 from tests.engine.loopback import Answer, Server
 from tests.engine.loopback import serving as http_server
 from tests.service import Service
@@ -157,10 +157,11 @@ def test_a_rotation_killed_half_way_goes_on_where_it_was(tenant, other_tenant, m
         with tenant_scope(each):
             for number in range(NUM_SECRETS // 2):
                 secrets.set_secret(name=f"KEY_{number}", value=f"value {number}", actor=by)
-    rotation = rotate(both)
-    eventually(lambda: counts().get("new", 0) > 3)
-    rotation.kill()
-    rotation.communicate()
+    with rotate(both) as rotation:
+        try:
+            eventually(lambda: counts().get("new", 0) > 3, START_S)
+        finally:
+            rotation.kill()
     half = counts()
     assert half["new"] + half.get("old", 0) == NUM_SECRETS
     assert half.get("old"), "it was over before it was killed"
