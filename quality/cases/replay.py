@@ -11,20 +11,22 @@ import hashlib
 import json
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from engine.errors import ToolError
+from engine.errors import EngineError, ToolError
 from engine.history import wire_arguments
 from engine.limits import Limits, Price
 from engine.loop import Outcome, TurnResult, run_turn
 from engine.messages import ToolCall
 from engine.net import Client, Guard
 from engine.providers.openai import OpenAIModel
-from engine.providers.protocol import Answer, Exchange, Listen, Request, Usage, unheard
+from engine.providers.outage import is_outage
+from engine.providers.protocol import Answer, Exchange, Listen, ModelError, Request, Usage, unheard
 from engine.providers.retry import RetryPolicy
 from engine.recorder import MemoryRecorder
 from engine.records import Answered, CallRecord
@@ -43,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_SAMPLES: Final = 1
 NO_LIMIT: Final = Allowance()
+AWAY_SAMPLES: Final = 5  # in a row without an answer,
+AWAY_S: Final = 30.0  # and so long after the first of them: the server is away
 _FINGERPRINT: Final = re.compile(r'"system_fingerprint"\s*:\s*"([^"\\]{1,200})"')
 
 
@@ -106,7 +110,8 @@ type Job = tuple[Case, Side, int]
 
 
 class Replay:
-    """A run over cases and sides. `finished` are keys of attempts that are there already: they are not made again.
+    """A run over cases and sides. `finished` are keys of attempts that are there already: they are not made again. A
+    server that turns out to be down is not asked any more.
 
     Sides are taken in turn for each sample, so that what changes with time meets both alike. `spent` is what the run
     has used before, `spent_of` the same of a case by the names of side and case. Raises `BadBudget`.
@@ -134,6 +139,7 @@ class Replay:
         self.budget = Budget("the run", settings.run_budget, spent=spent)
         self._spent_of = spent_of
         self._of_cases: dict[tuple[str, str], Budget] = {}
+        self.reach = {side.name: _Reach(side.endpoint.base_url) for side in sides}
 
     def budget_of(self, side: Side, case: Case) -> Budget:
         """Of a case on a side; its time begins when it is first asked for."""
@@ -184,9 +190,10 @@ class Replay:
         try:
             for budget in budgets:
                 budget.check()
+            self.reach[side.name].check()
             plan = plan_of(case, side)
-        except (NotReplayable, OutOfBudget) as error:
-            reason = str(error) if isinstance(error, OutOfBudget) else f"it cannot be replayed: {error}"
+        except (NotReplayable, OutOfBudget, _Away) as error:
+            reason = f"it cannot be replayed: {error}" if isinstance(error, NotReplayable) else str(error)
             return Attempt(
                 case=case.id,
                 version=case.version,
@@ -231,6 +238,34 @@ def plan_of(case: Case, side: Side) -> Plan:
 def parameters_of(side: Side, settings: Settings, index: int) -> dict[str, Any]:
     seed = {} if settings.seed is None else {"seed": settings.seed + index}
     return {**seed, **side.endpoint.parameters}
+
+
+class _Away(EngineError):
+    """The model server does not answer: nothing more is asked of it."""
+
+
+class _Reach:
+    """Whether a side's server answers. One that is down would hold up a run for hours, sample by sample."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._num_failures, self._since = 0, 0.0
+
+    def answered(self) -> None:
+        self._num_failures = 0
+
+    def failed(self) -> None:
+        if not self._num_failures:
+            self._since = time.monotonic()
+        self._num_failures += 1
+
+    def check(self) -> None:
+        """Raises `_Away`."""
+        if self._num_failures >= AWAY_SAMPLES and time.monotonic() - self._since >= AWAY_S:
+            raise _Away(
+                f"not asked: {self._base_url} answered none of {self._num_failures} samples in a row. "
+                "See that it runs, then ask for what is missing"
+            )
 
 
 class _Decided(Exception):
@@ -314,8 +349,16 @@ class _Sitting(MemoryRecorder):
             budget.check()
         for budget in self._budgets:
             budget.begin_call()
+        reach = self._run.reach[self._side.name]
         try:
             answer = await self._model.answer(request, listen)
+            reach.answered()
+        except ModelError as error:
+            if is_outage(error, request):
+                reach.failed()
+            else:
+                reach.answered()
+            raise
         finally:
             again = max(0, len(request.exchanges) - 1)
             self._num_requests += 1 + again

@@ -25,6 +25,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import Error as DatabaseFailure
 
+from engine.providers.outage import is_outage
 from engine.providers.protocol import Answer, ChatModel, Listen, ModelError, Request, unheard
 from tenants.models import ModelEndpoint
 
@@ -203,19 +204,6 @@ class Guarded:
     async def _all_is_well(self) -> None:
         if self._breaker.standing != CLOSED:
             await self._in_thread(self._breaker.answered)
-
-
-def is_outage(error: ModelError, request: Request) -> bool:
-    """Did the server fail as one that is down does? A slow answer that had begun is not that, nor a refusal."""
-    has_answered = bool(request.exchanges) and request.exchanges[-1].status is not None
-    match error.code:
-        case "connect_failed" | "cut":
-            return True
-        case "timed_out":
-            return not has_answered
-        case "http_error":
-            return (error.status or 0) >= 500
-    return False
 
 
 def breaker_of(tenant_id: int, base_url: str, model: str) -> Breaker:

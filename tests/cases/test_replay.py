@@ -14,6 +14,7 @@ from engine.providers.retry import RetryPolicy
 from engine.providers.scripted import ScriptedServer
 from engine.providers.wire import Completion
 from engine.tools import Arguments, FunctionTool, Safety, ToolContext, ToolOutcome, succeeded
+from quality.cases import replay
 from quality.cases.attempt import Attempt, BadAttempt, read_attempts
 from quality.cases.budgets import Allowance, BadBudget, Spent
 from quality.cases.conversation import PLACEHOLDER
@@ -258,6 +259,27 @@ async def test_what_goes_wrong_on_the_way_is_an_error_and_no_failure() -> None:
     assert (attempt.sample.ending, verdict(case, attempt)) == (Ending.ERROR, Verdict.ERROR)
     assert "400" in attempt.sample.error
     assert attempt.raw
+
+
+async def test_a_server_that_is_down_is_not_asked_for_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "AWAY_S", 0.0)
+    cases = [case_of(number) for number in range(1, 13)]
+    down = ["status:503"] * AT_ONCE.tries
+    async with ScriptedServer([*down * 4, look(), *down * 8]) as server:
+        found = await replayed(server, *cases)
+        was_asked = len(server.asked)
+    away = ["not asked" in attempt.sample.error for attempt in found]
+    assert away == [False] * 10 + [True] * 2  # an answer in between counts anew
+    assert found[4].sample.ending is Ending.RUNNING
+    assert {attempt.sample.ending for attempt in found[5:]} == {Ending.ERROR}
+    assert was_asked == 9 * AT_ONCE.tries + 1
+
+
+async def test_a_server_that_refuses_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "AWAY_S", 0.0)
+    async with ScriptedServer(["status:400"] * 8) as server:
+        await replayed(server, *(case_of(number) for number in range(1, 9)))
+        assert len(server.asked) == 8
 
 
 async def test_a_call_that_could_not_have_run_is_told_to_the_model_and_judged() -> None:
