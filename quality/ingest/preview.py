@@ -18,7 +18,7 @@ from quality.ingest.traces import AUTO, Beginning, Traces
 
 MAX_ITEMS = 500
 MAX_ITEM_BYTES = 2 * 1024 * 1024  # of the items together; one alone may be larger
-MAX_BYTES = 16 * 1024 * 1024  # read in search of them
+MAX_BYTES = 6 * 1024 * 1024  # read in search of them: one item of the largest size, and a little more
 SHOWN_ROWS = 30
 SHOWN_REFUSALS = 50
 _SHOWN_CHARS = 300

@@ -26,7 +26,7 @@ _LOW = rb"[\[{](?:" + _TEXT + rb"|" + _FLAT + rb")*+[\]}]"
 _BRACKET = re.compile(rb"(?:" + _TEXT + rb"|" + _LOW + rb")*+([\[\]{}])", re.DOTALL)
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _WORD = re.compile(rb'[^,\[\]{}" \t\n\r]*+')
-_OUTSIDE = re.compile(rb'[^"\[\]{}]*+')
+_BALANCED = re.compile(rb"(?:" + _TEXT + rb"|" + _LOW + rb")*+", re.DOTALL)
 _INSIDE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _LINE_OF_OBJECT = re.compile(rb"\n[ \t]*+\{")
 _SIGNATURES = (
@@ -461,7 +461,7 @@ class Reader:
         self._at += length
         inside = False
         while True:
-            self._at = (_INSIDE if inside else _OUTSIDE).match(self._data, self._at).end()  # type: ignore[union-attr]
+            self._at = (_INSIDE if inside else _BALANCED).match(self._data, self._at).end()  # type: ignore[union-attr]
             here = self._here()
             if here in (b"", b"\\"):  # at the end of what was read, maybe between a backslash and its character
                 if not self._more():

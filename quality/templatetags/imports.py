@@ -11,8 +11,8 @@ register = template.Library()
 
 @register.filter
 def format_label(name: str) -> str:
-    """`openai_chat` → OpenAI Chat Completions; of a file whose format is not known yet, that."""
-    return FORMATS[name].LABEL if name in FORMATS else "not known"
+    """`openai_chat` → OpenAI Chat Completions; a dash where that is not known."""
+    return FORMATS[name].LABEL if name in FORMATS else "–"
 
 
 @register.filter

@@ -70,6 +70,8 @@ def test_from_signing_in_to_a_labelled_call(desk, member, tenant, worker, tmp_pa
     ada.press("g", "i")
     page.set_input_files("#files", file)
     ada.press("Enter")  # the button has the focus once a file is chosen
+    expect(page.get_by_text("Nothing of it is stored yet")).to_be_visible(timeout=30_000)
+    ada.press("i")
     expect(page.locator(".tag.done")).to_be_visible(timeout=30_000)
     row = page.locator(".issues tbody tr")
     expect(row).to_have_count(1)

@@ -285,3 +285,22 @@ def test_records_land_in_the_tenant_of_the_token_whatever_they_say(api, member, 
 
 def test_only_post_is_served(client):
     assert client.get(PATH).status_code == 405
+
+
+def test_a_dry_run_says_what_is_understood_and_stores_nothing(client, tenant):
+    items = [NEUTRAL, {"external_id": "run-2", "tool_name": "wait"}, {"tool_name": "t", "cycle": -1}]
+    response = client.post(f"{PATH}?dry_run=true", lines(*items), content_type=NDJSON)
+    body = response.json()
+    assert response.status_code == 200
+    assert [body[name] for name in ("isWhole", "numItems", "numTurns", "numCalls", "numResults", "numRejected")] == [
+        True, 3, 2, 2, 1, 1,
+    ]  # fmt: skip
+    assert body["rejected"][0]["path"] == "cycle"
+    assert {"code": "no_result", "count": 1, "meaning": "No result was recorded."} in body["warnings"]
+    many = client.post(f"{PATH}?dry_run=true", gzip.compress(lines(*records(5_000))), content_type=NDJSON,
+                       HTTP_CONTENT_ENCODING="gzip").json()  # fmt: skip
+    assert (many["isWhole"], many["numItems"], many["failure"]) == (False, 500, "")
+    assert state(tenant)["calls"] == []
+    wrong = client.post(f"{PATH}?dry_run=perhaps", lines(NEUTRAL), content_type=NDJSON)
+    assert (wrong.status_code, wrong.json()["detail"]) == (400, "dry_run is true or false, not 'perhaps'.")
+    assert client.post(f"{PATH}?dry_run=false", lines(NEUTRAL), content_type=NDJSON).json()["accepted"] == 1

@@ -96,3 +96,19 @@ def test_what_is_no_readable_file_is_told_in_one_line(tenant, manage, tmp_path):
         assert printed.count("\n") == 1
     with tenant_scope(tenant):
         assert not Import.objects.exists()
+
+
+def test_a_preview_says_what_is_understood_and_stores_nothing(run, tenant):
+    code, printed = run(lines(NEUTRAL, {"external_id": "run-2", "tool_name": "wait"}), "--preview")
+    assert code == 0
+    assert "Neutral" in printed
+    assert "by tool_name, external_id" in printed
+    assert "2 turns with 2 calls, 1 outcomes, 0 errors; 0 refused. Nothing was stored." in printed
+    assert 'turn 1: get_order {"n": "7"} -> {"status": "sent"}' in printed
+    assert "1 times: No result was recorded. [no_result]" in printed
+    code, printed = run(lines(NEUTRAL, {**NEUTRAL, "index": -1}), "--preview")
+    assert code == 1
+    assert "line 2: index: Expected a whole number" in printed
+    assert run(b"tool,args\n", "--preview")[0] == 2
+    with tenant_scope(tenant):
+        assert not Import.objects.exists()
