@@ -153,7 +153,8 @@ def addresses(side: Side, *, slug: str) -> list[str]:
     }
     found = []
     for route in routes(get_resolver().url_patterns):
-        if "<str:" in route or route.startswith(("signin", "signout")):
+        # The gateway answers in front of Django: tests/gateway holds it to the same.
+        if "<str:" in route or route.startswith(("signin", "signout", "v1/chat/", "v1/models")):
             continue
         before_id, _, _ = route.partition("<int:pk>")
         pk = next((pk for end, pk in ids.items() if before_id.endswith(end)), side.call.pk)
