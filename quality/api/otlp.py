@@ -44,6 +44,20 @@ _CODES = {
 }
 
 
+def _array(name: str, members: dict[str, Any]) -> dict[str, Any]:
+    return {name: {"type": "array", "items": {"type": "object", "properties": members}}}
+
+
+_ATTRIBUTES = _array("attributes", {"key": {"type": "string"}, "value": {"type": "object"}})
+_TEXTS = ("traceId", "spanId", "parentSpanId", "name", "startTimeUnixNano", "endTimeUnixNano")
+_SPAN = {**{name: {"type": "string"} for name in _TEXTS}, **_ATTRIBUTES, "status": {"type": "object"}}
+_REQUEST = {
+    "type": "object",
+    "properties": _array("resourceSpans", _array("scopeSpans", _array("spans", _SPAN))),
+    "description": "An ExportTraceServiceRequest in OTLP's JSON form: ids are hex, 64-bit numbers text.",
+}
+
+
 def refusal(status: int, message: str, content_type: str, headers: dict[str, str] | None = None) -> HttpResponse:
     """An error as a google.rpc.Status in the encoding of the request; JSON where that is none of ours."""
     encoding = encoding_of(content_type) or Encoding.JSON
@@ -96,7 +110,7 @@ class TracesView(TenantView):
         tags=["Ingest"],
         request={
             Encoding.PROTOBUF.value: OpenApiRequest(OpenApiTypes.BINARY),
-            Encoding.JSON.value: OpenApiRequest(OpenApiTypes.OBJECT),
+            Encoding.JSON.value: OpenApiRequest(_REQUEST),
         },
         responses={
             200: OpenApiResponse(
