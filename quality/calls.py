@@ -7,8 +7,8 @@ functions need an open tenant scope.
 import base64
 import binascii
 import datetime as dt
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection
@@ -177,6 +177,51 @@ def matching(wanted: CallFilter) -> QuerySet[ToolCall]:
     return calls
 
 
+def nearest[R](
+    wanted: CallFilter,
+    take: Callable[[QuerySet[ToolCall]], Sequence[R]],
+    *,
+    at: dt.datetime | None,
+    newer: bool,
+    limit: int,
+) -> Sequence[R]:
+    """What `take` finds first, up to `limit`, among the calls that a filter lets through, on one side of a time.
+
+    With hints in the filter it begins with the calls of the nearest hints, which are in the order of the list already:
+    looked for call by call, rare ones would cost a walk over all calls.
+    """
+    window = 2 * limit
+    while wanted.hints and window < COUNT_CAP:
+        ids = _nearest_hinted(wanted.hints, at=at, newer=newer, window=window)
+        found = take(matching(replace(wanted, hints=())).filter(pk__in=set(ids)))
+        if len(found) == limit or len(ids) < window:
+            return found
+        window *= 8
+    return take(matching(wanted))
+
+
+def _nearest_hinted(hints: Iterable[str], *, at: dt.datetime | None, newer: bool, window: int) -> list[int]:
+    """Ids of the calls of the `window` hints nearest to a time, one scan of an index for each rule. A call with
+    several hints is told several times."""
+    order, sign = ("", ">=") if newer else ("DESC", "<=")
+    side = "" if at is None else f"AND h.started_at {sign} %(at)s"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT s.call_id FROM unnest(%(rules)s::text[]) r(name) CROSS JOIN LATERAL ("  # noqa: S608
+            "SELECT h.started_at, h.call_id FROM agent_tool_call_hints h WHERE h.tenant_id = %(tenant)s "
+            f"AND h.rule = r.name AND h.call_id IS NOT NULL {side} "
+            f"ORDER BY h.started_at {order}, h.call_id {order} LIMIT %(window)s) s "
+            f"ORDER BY s.started_at {order}, s.call_id {order} LIMIT %(window)s",
+            {
+                "tenant": current_tenant_id(),
+                "rules": list(BY_NAME) if ANY_HINT in hints else list(hints),
+                "at": at,
+                "window": window,
+            },
+        )
+        return [call_id for (call_id,) in cursor.fetchall()]
+
+
 def hinted_as(hints: Iterable[str], **item: Any) -> Q:
     """The condition that an item, given by `call_id`, or by `turn_id` and `call_id=None`, has a hint of these rules."""
     found = Hint.objects.filter(**item).order_by()
@@ -194,13 +239,18 @@ def labelled_as(labels: Iterable[str], **item: Any) -> Q:
 
 
 def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = PAGE_SIZE) -> CallPage:
-    """One page of calls, newest first. Three queries, whatever the size."""
-    calls = matching(wanted)
+    """One page of calls, newest first. Three queries, whatever the size; more with hints in the filter."""
     backwards = cursor is not None and cursor.backwards
-    if cursor:
-        calls = calls.filter(cursor.position.newer() if backwards else cursor.position.older())
+    at = cursor.position.at if cursor else None
     order = ("started_at", "id") if backwards else ("-started_at", "-id")
-    rows = list(calls.order_by(*order).values(*_COLUMNS, args_preview=Left("args", PREVIEW_CHARS))[: page_size + 1])
+
+    def take(calls: QuerySet[ToolCall]) -> list[Any]:
+        if cursor:
+            calls = calls.filter(cursor.position.newer() if backwards else cursor.position.older())
+        shown = calls.order_by(*order).values(*_COLUMNS, args_preview=Left("args", PREVIEW_CHARS))
+        return list(shown[: page_size + 1])
+
+    rows = list(nearest(wanted, take, at=at, newer=backwards, limit=page_size + 1))
     more = len(rows) > page_size
     rows = rows[:page_size]
     if backwards:
@@ -248,6 +298,10 @@ def hints_of_calls(ids: Iterable[int]) -> dict[int, list[HintRow]]:
 
 def count(wanted: CallFilter) -> int:
     """How many calls match; COUNT_CAP + 1 stands for "more than COUNT_CAP". An exact total would read them all."""
+    if wanted == CallFilter(hints=wanted.hints) and wanted.hints:
+        rules = list(BY_NAME) if ANY_HINT in wanted.hints else list(wanted.hints)
+        hinted = Hint.objects.filter(rule__in=rules, call__isnull=False).order_by()
+        return hinted.values("call_id").distinct()[: COUNT_CAP + 1].count()
     return matching(wanted).order_by().values("pk")[: COUNT_CAP + 1].count()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from quality.calls import COUNT_CAP, UNLABELLED, CallFilter, Position, hinted_as, labelled_as, matching
+from quality.calls import COUNT_CAP, UNLABELLED, CallFilter, Position, hinted_as, labelled_as, matching, nearest
 from quality.models import ENDED, CallState, FeedbackEvent, ToolCall, Turn
 from tenants.models import User
 
@@ -105,14 +105,17 @@ def _merged(item: Item | None, wanted: CallFilter, *, limit: int, newer: bool) -
     """Up to `limit` items beside `item`, from one index scan over the calls and one over the turns."""
     order = ("started_at", "pk") if newer else ("-started_at", "-pk")
     beside = partial(_beside, item, newer=newer)
-    calls = ended_calls(wanted).filter(beside("call")).order_by(*order)
+
+    def take(calls: QuerySet[ToolCall]) -> list[tuple[Any, ...]]:
+        ended = calls.exclude(state__in=UNFINISHED).filter(beside("call")).order_by(*order)
+        return list(ended.values_list("pk", "turn_id", "cycle", "started_at", "tool_name")[:limit])
+
+    calls = nearest(wanted, take, at=item.started_at if item else None, newer=newer, limit=limit)
     turns = turns_without_call(wanted).filter(beside("turn")).order_by(*order)
     streams: list[Iterable[Item]] = [
         [
             Item(call_id=pk, turn_id=turn_id, cycle=cycle, started_at=started_at, tool_name=tool_name)
-            for pk, turn_id, cycle, started_at, tool_name in calls.values_list(
-                "pk", "turn_id", "cycle", "started_at", "tool_name"
-            )[:limit]
+            for pk, turn_id, cycle, started_at, tool_name in calls
         ],
         [
             Item(call_id=None, turn_id=pk, cycle=max(num_cycles - 1, 0), started_at=started_at)

@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from quality.review import hinting
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from tenants.models import Membership, Tenant
@@ -61,6 +62,25 @@ def test_pages_are_walked_by_cursor(tenant: Tenant, api: Apis) -> None:
     assert seen == made
     back = client.get(LIST, query | {"cursor": page["previousCursor"]}).json()
     assert [item["id"] for item in back["items"]] == made[2:4]
+
+
+def test_hints_are_told_and_filtered_by(tenant: Tenant, api: Apis) -> None:
+    with tenant_scope(tenant):
+        call = ToolCallFactory(args='{"city":7}', result="[]")
+        ToolCallFactory()
+    hinting.make(tenant)
+    client = api("read")
+    hints = [
+        {"rule": "schema_violation", "path": "/city", "cycle": 0},
+        {"rule": "empty_result", "path": "", "cycle": 0},
+    ]
+    (item,) = client.get(LIST, {"hint": "schema_violation"}).json()["items"]
+    assert [{name: hint[name] for name in hints[0]} for hint in item["hints"]] == hints
+    assert item["hints"][1]["sentence"] == "get_weather gave an empty result: “[]”."
+    assert client.get(f"{LIST}/{call.pk}").json()["hints"] == item["hints"]
+    assert len(client.get(LIST, {"hint": ["any", "declined"]}).json()["items"]) == 1
+    assert client.get(LIST, {"hint": "declined"}).json()["items"] == []
+    assert client.get(LIST, {"hint": "nonsense"}).status_code == 400
 
 
 def test_filters_narrow_the_list(tenant: Tenant, api: Apis, member: Callable[..., Membership]) -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from quality.review import hinting
 from tenants.scope import tenant_scope
 from tests.corpus.corpus import load
 from tests.factories import ToolCallFactory, TurnFactory
@@ -33,6 +34,7 @@ def hostile(tenant):
         for result in bodies("result"):
             stored = json.dumps(result, ensure_ascii=False)
             calls.append(ToolCallFactory(result=stored, error=result.replace("\0", ""), is_error=True))
+    hinting.make(tenant)
     return calls
 
 

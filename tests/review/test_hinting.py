@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.db import connection, transaction
 
 from quality import tasks
-from quality.calls import ANY_HINT, CallFilter, find, hint_counts
+from quality.calls import ANY_HINT, CallFilter, Cursor, count, find, hint_counts, matching
 from quality.demo import seed
 from quality.models import Hint, ToolCall, Turn, TurnState
 from quality.review import hinting, hints
@@ -236,6 +236,39 @@ def test_lists_and_review_and_figures_go_by_hints(tenant: Tenant, other_tenant: 
         period = in_period(CallFilter(since=LATEST - dt.timedelta(days=1), until=LATEST + dt.timedelta(days=1)))
         figures = {one.rule.name: (one.num_calls, one.num_turns) for one in hints_in(period)}
         assert figures == {"empty_result": (2, 0), "schema_violation": (1, 0), "call_in_prose": (0, 1)}
+
+
+def test_pages_of_rare_hints_follow_one_another_without_a_gap(tenant: Tenant) -> None:
+    """Some calls have two hints of a rule, some do not pass the rest of the filter, some share their time."""
+    with tenant_scope(tenant):
+        for number in range(60):
+            at = LATEST - dt.timedelta(minutes=number // 3)
+            args = '{"unit": 7, "x": 1}' if number % 4 == 0 else '{"city": "Z"}'
+            name = "get_weather" if number % 3 else "other"
+            ToolCallFactory(turn__started_at=at, args=args, tool_name=name, result="[]" if number % 5 == 0 else "1")
+    hinting.make(tenant)
+    with tenant_scope(tenant):
+        for wanted in (
+            CallFilter(hints=("schema_violation",)),
+            CallFilter(hints=(ANY_HINT,)),
+            CallFilter(hints=("empty_result", "unknown_tool"), tools=("other",)),
+            CallFilter(hints=("schema_violation",), error="yes"),
+        ):
+            ordered = list(matching(wanted).order_by("-started_at", "-pk").values_list("pk", flat=True))
+            assert count(wanted) == len(ordered)
+            for size in (1, 2, 7):
+                page, walked = find(wanted, page_size=size), list[int]()
+                while True:
+                    walked += [row.id for row in page.rows]
+                    if page.next is None:
+                        break
+                    page = find(wanted, cursor=Cursor.read(page.next), page_size=size)
+                assert walked == ordered
+                while page.previous is not None:
+                    page = find(wanted, cursor=Cursor.read(page.previous), page_size=size)
+                assert [row.id for row in page.rows] == ordered[:size]
+            queue = items_after(None, wanted, limit=100)
+            assert [item.call_id for item in queue if item.call_id] == ordered
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "vercel_ui", "otel_genai"])
