@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from quality.api import replay_shapes as shapes
+from quality.api.auth import holds
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body
 from quality.api.problems import problem
 from quality.api.replays import replay_at
@@ -21,14 +22,19 @@ TAG = ["Replay schedules"]
 JSON_NAMES = {"is_enabled": "enabled", "notify_on": "notifyOn", "webhook_url": "webhookUrl"}
 
 
-def _shown(schedule: ReplaySchedule) -> dict[str, Any]:
+def _context(request: TokenRequest) -> dict[str, bool]:
+    """May the token see what only those see who set it?"""
+    return {"may_configure": holds(request.auth, Scope.SETTINGS_WRITE)}
+
+
+def _shown(schedule: ReplaySchedule, request: TokenRequest) -> dict[str, Any]:
     row = next(each for each in schedules.with_last_run() if each.pk == schedule.pk)
     shapes.shown([row.last] if row.last else [])
-    return dict(shapes.ReplayScheduleSerializer(row).data)
+    return dict(shapes.ReplayScheduleSerializer(row, context=_context(request)).data)
 
 
-def _kept(kept: Kept) -> dict[str, Any]:
-    return _shown(kept.schedule) | {"webhookSecret": kept.secret}
+def _kept(kept: Kept, request: TokenRequest) -> dict[str, Any]:
+    return _shown(kept.schedule, request) | {"webhookSecret": kept.secret}
 
 
 def _keep(sent: dict[str, Any], request: TokenRequest, schedule: ReplaySchedule | None = None) -> Kept:
@@ -80,7 +86,7 @@ class ReplaySchedulesView(TenantView):
         """The schedules of replays by name, each with its next slot and its newest replay."""
         rows = schedules.with_last_run()
         shapes.shown([row.last for row in rows if row.last])
-        return Response({"schedules": shapes.ReplayScheduleSerializer(rows, many=True).data})
+        return Response({"schedules": shapes.ReplayScheduleSerializer(rows, many=True, context=_context(request)).data})
 
     @extend_schema(
         operation_id="createReplaySchedule",
@@ -91,7 +97,7 @@ class ReplaySchedulesView(TenantView):
     @in_scope
     def post(self, request: TokenRequest) -> Response:
         """Make a schedule. Each of its slots becomes one replay. With a webhook the answer holds its secret, once."""
-        return Response(_kept(_keep(read_body(shapes.ReplayScheduleRequest, request), request)), status=201)
+        return Response(_kept(_keep(read_body(shapes.ReplayScheduleRequest, request), request), request), status=201)
 
 
 class ReplayScheduleView(TenantView):
@@ -102,7 +108,7 @@ class ReplayScheduleView(TenantView):
     @in_scope
     def get(self, request: TokenRequest, pk: int) -> Response:
         """A schedule. Its replays are in the list of replays, by `schedule`."""
-        return Response(_shown(_schedule(pk)))
+        return Response(_shown(_schedule(pk), request))
 
     @extend_schema(
         operation_id="changeReplaySchedule",
@@ -114,7 +120,7 @@ class ReplayScheduleView(TenantView):
     def patch(self, request: TokenRequest, pk: int) -> Response:
         """Change a schedule, or pause and resume it with `enabled`."""
         schedule = _schedule(pk)
-        return Response(_kept(_keep(read_body(shapes.ReplayScheduleChange, request), request, schedule)))
+        return Response(_kept(_keep(read_body(shapes.ReplayScheduleChange, request), request, schedule), request))
 
     @extend_schema(
         operation_id="deleteReplaySchedule", tags=TAG, responses={204: OpenApiResponse(description="It is deleted.")}
@@ -156,4 +162,4 @@ class ReplayNotificationsView(TenantView):
     def get(self, request: TokenRequest, pk: int) -> Response:
         """Messages about the replays of a schedule, the newest first, and whether they arrived."""
         rows = notify.of_schedule(_schedule(pk))
-        return Response({"items": shapes.NotificationSerializer(rows, many=True).data})
+        return Response({"items": shapes.NotificationSerializer(rows, many=True, context=_context(request)).data})

@@ -22,6 +22,7 @@ from quality.models import (
     ReplaySide,
     ReplayState,
 )
+from quality.replay import notify, webhook
 from quality.turns.cron import in_words
 
 OUTCOMES = {int(code): code.name.lower() for code in (Exit.PASSED, Exit.FAILED, Exit.INCOMPLETE)}
@@ -387,7 +388,9 @@ class ReplayScheduleSerializer(serializers.Serializer):
     settings = SettingsRequest()
     baseline = serializers.ChoiceField(choices=ReplaySchedule.Baseline.choices)
     notifyOn = serializers.ChoiceField(source="notify_on", choices=ReplaySchedule.NotifyOn.choices)
-    webhookUrl = serializers.CharField(source="webhook_url")
+    webhookUrl = serializers.SerializerMethodField(
+        help_text="In full for a token with settings:write. Its path may be a secret: others see the host."
+    )
     emails = serializers.ListField(child=serializers.CharField())
     nextSlot = serializers.DateTimeField(source="next_at", allow_null=True)
     last = ReplaySerializer(allow_null=True)
@@ -395,6 +398,9 @@ class ReplayScheduleSerializer(serializers.Serializer):
 
     def get_words(self, schedule: ReplaySchedule) -> str:
         return in_words(schedule.cron)
+
+    def get_webhookUrl(self, schedule: ReplaySchedule) -> str:
+        return webhook.shown(schedule.webhook_url, in_full=self.context["may_configure"])
 
 
 class KeptScheduleSerializer(ReplayScheduleSerializer):
@@ -438,7 +444,7 @@ class NotificationSerializer(serializers.Serializer):
     id = serializers.IntegerField()
     replayId = serializers.IntegerField(source="replay_id")
     kind = serializers.ChoiceField(choices=ReplayNotification.Kind.choices)
-    target = serializers.CharField()
+    target = serializers.SerializerMethodField(help_text="Of a webhook as `webhookUrl` of the schedule.")
     state = serializers.ChoiceField(choices=ReplayNotification.State.choices)
     attempts = serializers.IntegerField(source="attempt")
     nextAt = serializers.DateTimeField(source="next_at")
@@ -446,6 +452,9 @@ class NotificationSerializer(serializers.Serializer):
     error = serializers.CharField()
     createdAt = serializers.DateTimeField(source="created_at")
     sentAt = serializers.DateTimeField(source="sent_at", allow_null=True)
+
+    def get_target(self, row: ReplayNotification) -> str:
+        return notify.target_of(row, in_full=self.context["may_configure"])
 
 
 class NotificationListSerializer(serializers.Serializer):

@@ -8,10 +8,9 @@ from django.http import QueryDict
 
 from quality.models import ReplaySchedule
 from quality.pages.replay_form import SIDES, ReplayForm, of_settings
-from quality.replay import schedules
+from quality.replay import schedules, webhook
 from quality.replay.schedules import ScheduleData
 from quality.replay.wanted import RunSettings, SideSpec
-from tenants import outbound
 
 AGAINST: Final = {
     "previous": "The run before, by its counts",
@@ -87,11 +86,9 @@ class ReplayScheduleForm(ReplayForm):
 
 
 def initial_of(schedule: ReplaySchedule, *, may_configure: bool) -> dict[str, Any]:
-    """What the form of a schedule begins with. The path of a webhook may be a secret: it is for those who set it."""
-    names = ("name", "cron", "zone", "is_enabled", "notify_on", "webhook_url", "emails")
-    values = {name: getattr(schedule, name) for name in names}
-    if schedule.webhook_url and not may_configure:
-        values["webhook_url"] = f"{outbound.origin(schedule.webhook_url)}/…"
+    """What the form of a schedule begins with."""
+    values = {name: getattr(schedule, name) for name in ("name", "cron", "zone", "is_enabled", "notify_on", "emails")}
+    values["webhook_url"] = webhook.shown(schedule.webhook_url, in_full=may_configure)
     try:
         values |= of_settings(RunSettings.from_json(schedule.settings))
         specs = [SideSpec.from_json(side) for side in schedule.sides]

@@ -22,7 +22,6 @@ from quality.replay.notify import NotificationConflict
 from quality.replay.schedules import Kept, StillGoing
 from quality.replay.webhook import Answer
 from quality.turns.cron import in_words
-from tenants import outbound
 from tenants.models import Role
 from tenants.scope import tenant_scope
 
@@ -33,7 +32,7 @@ NIGHTLY = {"cron": "0 2 * * *", "against": "previous", "notify_on": "regression"
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A message as people see it. Of a webhook's address only its host is shown to those who may not set it."""
+    """A message as people see it."""
 
     row: ReplayNotification
     target: str
@@ -238,8 +237,4 @@ def _runs(schedule: ReplaySchedule) -> list[tuple[Replay, Verdict]]:
 
 
 def _notifications(schedule: ReplaySchedule, may_configure: bool) -> list[_Sent]:
-    found = []
-    for row in notify.of_schedule(schedule):
-        is_shown = may_configure or row.kind != ReplayNotification.Kind.WEBHOOK
-        found.append(_Sent(row, row.target if is_shown else f"{outbound.origin(row.target)}/…"))
-    return found
+    return [_Sent(row, notify.target_of(row, in_full=may_configure)) for row in notify.of_schedule(schedule)]

@@ -100,6 +100,11 @@ def of_schedule(schedule: ReplaySchedule) -> list[ReplayNotification]:
     return list(rows.order_by("-created_at", "-pk")[:MAX_LISTED])
 
 
+def target_of(row: ReplayNotification, *, in_full: bool) -> str:
+    """Where it goes, as people see it."""
+    return webhook.shown(row.target, in_full=in_full) if row.kind == Kind.WEBHOOK else row.target
+
+
 def can_mail() -> bool:
     """Whether the operator has named a mail server."""
     return "default" in mailers

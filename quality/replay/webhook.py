@@ -40,6 +40,11 @@ def new_secret() -> str:
     return f"whsec_{base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()}"
 
 
+def shown(url: str, *, in_full: bool) -> str:
+    """An address as people see it. Its path may be a secret, which is for those who set it: others see its host."""
+    return url if in_full or not url else f"{outbound.origin(url)}/…"
+
+
 def headers_of(secret: str, message_id: uuid.UUID, body: str, moment: dt.datetime) -> net.Headers:
     """The headers that prove who sent `body`. `moment` is aware."""
     name = f"msg_{message_id.hex}"

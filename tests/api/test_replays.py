@@ -329,7 +329,9 @@ def test_a_finding_that_cannot_be_is_refused_by_name(
 # Schedules.
 
 
-def test_a_schedule_is_kept_changed_run_and_deleted(tenant: Tenant, case: Case, model: Any, client: Api) -> None:
+def test_a_schedule_is_kept_changed_run_and_deleted(
+    tenant: Tenant, case: Case, model: Any, client: Api, api: Apis
+) -> None:
     body = {
         "name": "Nightly", "cron": "0 2 * * *", "zone": "Europe/Zurich", "sides": [SIDE],
         "settings": {"samples": 5, "budget": {"calls": 100}}, "query": "tag=smoke", "notifyOn": "always",
@@ -343,6 +345,8 @@ def test_a_schedule_is_kept_changed_run_and_deleted(tenant: Tenant, case: Case, 
     assert (schedule["settings"]["samples"], schedule["settings"]["budget"]["calls"]) == (5, 100)
     place = f"{REPLAYS}/schedules/{schedule['id']}"
     assert client.get(place).json() == schedule
+    assert api("read").get(place).json()["webhookUrl"] == "https://hooks.example.org:443/…"
+    assert api("read").get(f"{REPLAYS}/schedules").json()["schedules"][0]["webhookUrl"].endswith("/…")
     changed = patch(client, place, {"enabled": False, "settings": {"samples": 2}})
     assert (changed["enabled"], changed["webhookSecret"]) == (False, None)
     assert (changed["settings"]["samples"], changed["settings"]["budget"]["calls"]) == (2, None)
@@ -392,13 +396,16 @@ def test_a_schedule_that_cannot_be_is_refused_by_name(
     assert at in [error["path"] for error in response.json()["errors"]]
 
 
-def test_messages_about_a_schedules_replays_are_told(tenant: Tenant, case: Case, client: Api) -> None:
+def test_messages_about_a_schedules_replays_are_told(tenant: Tenant, case: Case, client: Api, api: Apis) -> None:
     with tenant_scope(tenant):
         schedule = make_schedule()
         replay = make_replay(case, schedule=schedule)
         ReplayNotification.objects.create(
-            replay=replay, kind="webhook", target="https://hooks.example.org/", body="{}", state="failed", status=500,
-            attempt=8, error="It answered with status 500.", message_id="00000000-0000-0000-0000-000000000001",
+            replay=replay, kind="webhook", target="https://hooks.example.org/secret", body="{}", state="failed",
+            status=500, attempt=8, error="It answered with status 500.", message_id="00000000-0000-0000-0000-000000000001",
         )  # fmt: skip
-    (row,) = client.get(f"{REPLAYS}/schedules/{schedule.pk}/notifications").json()["items"]
+    place = f"{REPLAYS}/schedules/{schedule.pk}/notifications"
+    (row,) = client.get(place).json()["items"]
+    assert row["target"] == "https://hooks.example.org/secret"
+    assert "secret" not in api("read").get(place).text
     assert (row["replayId"], row["state"], row["status"], row["attempts"]) == (replay.pk, "failed", 500, 8)
