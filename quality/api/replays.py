@@ -469,10 +469,10 @@ class SettleView(_FindingView):
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response | HttpResponse:
         """Close a dispute: the expectation was changed, it holds, or the dispute is withdrawn."""
-        sent = read_body(shapes.SettleRequest, request)
         finding = ReplayFinding.objects.filter(pk=pk).first()
         if finding is None:
             raise Http404
+        sent = read_body(shapes.SettleRequest, request)
         return self.said(
             lambda: findings.settle(
                 finding, outcome=sent["outcome"], note=sent["note"], by=request.user, token=request.auth
