@@ -371,7 +371,7 @@ def _record(trace: _Trace, place: _Place, *, whole: bool) -> CallRecord:
     certain = whole or place.by_id
     model = trace.models[place.cycle][1] if certain and place.cycle is not None else None
     call_id = tool.call_id or (asked.call.call_id if asked and certain else None)
-    args = asked.call.args if asked and certain and tool.args.text is None else tool.args
+    args = _fuller_args(tool.args, asked.call.args) if asked and certain else tool.args
     duration, odd = _duration(span)
     outcome, told = _outcome(_settled(span, tool), trace.answer(asked) if asked and certain else None)
     warnings = {*tool.warnings, *args.warnings, *odd, *told}
@@ -397,6 +397,12 @@ def _record(trace: _Trace, place: _Place, *, whole: bool) -> CallRecord:
         warnings=tuple(sorted(warnings)),
         **outcome,
     )
+
+
+def _fuller_args(ran: Args, asked: Args) -> Args:
+    """Those that the tool's span tells; the model's where it tells none, or the bare text of an only argument."""
+    is_bare = {"args_not_json", "args_not_object"} & {*ran.warnings} and asked.text is not None and not asked.warnings
+    return asked if ran.text is None or is_bare else ran
 
 
 def _call_id(span: Span) -> str:

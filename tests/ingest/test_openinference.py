@@ -170,3 +170,16 @@ def test_a_name_with_thousands_of_steps_costs_nothing():
     reply = otlp_span(1, {"openinference.span.kind": "LLM", **LLM, deep: "x"})
     (turn,) = turns(otlp(reply, otlp_span(2, {"openinference.span.kind": "TOOL", **TOOL})))
     assert turn.calls[0].message == f"{1:016x}"
+
+
+def test_a_tools_span_of_langchain_holds_the_whole_message_and_the_bare_argument():
+    message = {"content": '{"status": "sent"}', "type": "tool", "tool_call_id": "call_1", "status": "success"}
+    output = json.dumps({"type": "tool", "data": message})
+    for bare in ("number 7", "7"):
+        ran = span(2, "TOOL", {"tool.name": "get_order", "input.value": bare, "output.value": output})
+        found = call(span(1, "LLM", LLM), ran)
+        assert (found.tool_call_id, found.args, found.result) == ("call_1", '{"n": "7"}', '{"status": "sent"}')
+        assert found.warnings == ()
+    message["status"] = "error"
+    failed = span(2, "TOOL", {**TOOL, "output.value": json.dumps({"type": "tool", "data": message})})
+    assert call(failed).is_error is True

@@ -6,7 +6,7 @@ from typing import Any
 from quality.ingest import evidence, messages
 from quality.ingest.carriers import RawSpan
 from quality.ingest.jsontext import Node
-from quality.ingest.payloads import node_of, read_args, read_result
+from quality.ingest.payloads import decoded, node_of, read_args, read_result
 from quality.ingest.spans import Model, Span, Tool
 
 SOURCE = "openinference"
@@ -67,12 +67,16 @@ def _tool(raw: RawSpan, attributes: dict[str, Any]) -> Tool | None:
     if not name:
         return None
     given = _node(attributes, "input.value")
+    output = _node(attributes, "output.value")
+    answer = messages.tool_answer(decoded(output))  # LangChain's instrumentation writes the whole message
     return Tool(
         name=name,
-        call_id=_name(attributes, "tool.id") or _name(attributes, "tool_call.id"),
+        call_id=_name(attributes, "tool.id")
+        or _name(attributes, "tool_call.id")
+        or (answer.call_id if answer else None),
         args=read_args(given or _node(attributes, "tool.parameters")),
-        result=read_result(_node(attributes, "output.value")),
-        is_error=raw.failed,
+        result=read_result(answer.content if answer else output),
+        is_error=raw.failed or bool(answer and answer.failed),
         error=(raw.exception() or raw.status_message) if raw.failed else None,
     )
 
