@@ -34,7 +34,9 @@ _MONTHS = {
 } | {"sept": 9, "setiembre": 9}
 _NAME = "|".join(sorted(_MONTHS, key=len, reverse=True))
 
-_NOT_SAID = re.compile(r"```.*?```|`[^`\n]*`|https?://\S+|\bwww\.\S+|\S+@\S+\.\S+", re.DOTALL)
+_NOT_SAID = re.compile(
+    r"```.*?```|`[^`\n]*`|https?://\S+|\bwww\.\S+|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}", re.DOTALL
+)
 _TIME = re.compile(
     r"\b\d{1,2}(?::\d{2}){1,2}\b|\b\d{1,2}h\d{2}\b|\b\d{1,2}(?:[.:]\d{2})?\s?[ap]\.?m\b"
     r"|\b(?:ore|alle|dalle|las|at|until|from)\s\d{1,2}(?:[.:]\d{2})?\b",
@@ -65,7 +67,7 @@ _ABOUT = re.compile(
     r"|unos|unas|casi|cerca de|aproximadamente|alrededor de))\s?(?:[$€£¥]\s?)?$",
     re.IGNORECASE,
 )
-_TIMES = (
+_MULTIPLES = (
     (re.compile(r"\s?(?:k|thousand|mila|mil)\b", re.IGNORECASE), 1e3),
     (re.compile(r"\s?(?:m|mn|million|milion[ei]|mill[oó]n(?:es)?)\b", re.IGNORECASE), 1e6),
     (re.compile(r"\s?(?:bn|billion|miliard[oi])\b", re.IGNORECASE), 1e9),
@@ -106,14 +108,14 @@ class Known:
     _derived: list[float] | None = None
 
     def add_text(self, text: str, *, is_base: bool = False) -> None:
-        found = {value for match in _KNOWN_NUMBER.finditer(text) for value, _ in _readings(match[0])}
+        found = _values(text)
         self._derived = None
         self.values |= found
         self.days |= _known_days(text)
         self.compact += " " + re.sub(r"[^0-9a-z]+", "", text.casefold())
         if is_base and self.base is not None:
             rest = _TIME.sub(" ", _STROKES.sub(" ", _ISO.sub(" ", text)))
-            self.base |= {value for match in _KNOWN_NUMBER.finditer(rest) for value, _ in _readings(match[0])}
+            self.base |= _values(rest)
             if len(self.base) > MAX_BASE:
                 self.base = None
 
@@ -157,7 +159,7 @@ class Known:
         if any(_same_day(day, known) for day in date.days for known in self.days):
             return True
         shifts = {int(value) for value in self.base or () if value == int(value) and 0 < value <= MAX_SHIFT_DAYS}
-        whole = [dt.date(year, month, day) for year, month, day in self.days if year]
+        whole = [dt.date(year, month, day) for year, month, day in self.days if year and 1900 <= year <= 2200]
         moved = {_day(day + dt.timedelta(days=sign * shift)) for day in whole for shift in shifts for sign in (1, -1)}
         return any(_same_day(day, known) for day in date.days for known in moved)
 
@@ -185,7 +187,7 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
     if not readings:
         return None
     is_marked = bool(_MARK_BEFORE.search(before) or _MARK_AFTER.match(after))
-    for unit, factor in _TIMES:
+    for unit, factor in _MULTIPLES:
         if unit.match(after):
             readings += [(value * factor, decimals - round(math.log10(factor))) for value, decimals in readings]
     if re.match(r"\s?%", after):
@@ -194,6 +196,11 @@ def _figure(text: str, match: re.Match[str]) -> Figure | None:
     is_year = not decimals and len(match[0]) == 4 and 1900 <= value <= 2100
     proves = is_marked or ((bool(decimals) or value > SMALL) and not is_year)
     return Figure(match[0], tuple(readings), bool(_ABOUT.search(before)), proves)
+
+
+def _values(text: str) -> set[float]:
+    readings = (reading for match in _KNOWN_NUMBER.finditer(text) for reading in _readings(match[0]))
+    return {value for value, _ in readings if math.isfinite(value)}
 
 
 def _readings(text: str) -> list[Reading]:

@@ -459,7 +459,7 @@ def _cut(call: SeenCall) -> str:
 
 # --- calls in words ---------------------------------------------------------------------------------------------------
 _ANNOUNCED = re.compile(
-    r"""(?ix)(?:^|[.!…:]\s+|\n)\s*
+    r"""(?ix)(?:^|[.!…:\n])[ \t]{0,8}
     (?:(?:ok|okay|sure|certainly|of\ course|great|certo|va\ bene|claro|vale|perfetto|perfecto)[,.!]?\s+)?
     (?P<said>
       (?:let\ me|i['’]ll|i\ will|i(?:['’]m|\ am)\ going\ to)\s+(?:now\s+|just\s+|quickly\s+)?

@@ -75,7 +75,7 @@ def turn_of(case: Case) -> SeenTurn:
         found.add_text(case.user, is_base=True)
         return found
 
-    said = tuple(read_conversation(json.dumps(messages)).messages)
+    said = tuple(read_conversation(json.dumps(messages), max_text=64_000).messages)
     fields = {"calls": tuple(calls), "said": said, "tools": OFFERED, "known": known}
     return SeenTurn(**fields | (case.fields or {}))
 
@@ -274,6 +274,14 @@ def test_sentences_are_bounded_and_storable() -> None:
         assert len(remark.sentence) <= MAX_SENTENCE + 20
         assert "\0" not in remark.sentence + remark.path
         (remark.sentence + remark.path).encode()
+
+
+@pytest.mark.parametrize("piece", ["\n", ". ", " ", "I'll ", "get_order", "[truncated", "“", "{", '{{"name": '])
+def test_long_replies_and_results_are_read_in_one_go(piece: str) -> None:
+    """A pattern that began anew at each character would not come to an end."""
+    text = (piece * 60_000)[:60_000]
+    hints_of(turn_of(Case([[result(text, args=json.dumps({"number": text}))]], [], reply=text)))
+    hints_of(turn_of(Case([], [], reply=text)))
 
 
 JSON = st.recursive(
