@@ -69,17 +69,17 @@ def filter_context(form: CallListForm, query: QueryDict) -> dict[str, Any]:
         "tools": calls.tool_names(),
         "sources": calls.sources(),
         "labels": [*Label.choices, (calls.UNLABELLED, "Unlabelled")],
-        "hints": _hint_choices(),
+        "hints": _hint_choices(query.get("hint", "")),
     }
 
 
-def _hint_choices() -> list[tuple[str, str, str]]:
-    """Value, word, and how many calls there are of each rule that says anything."""
+def _hint_choices(chosen: str) -> list[tuple[str, str, str]]:
+    """Value, word, and how many calls there are of each rule that says anything, and of the one chosen."""
     counts = calls.hint_counts()
     return [
         (rule.name, rule.word, f"{counts[rule.name]:,}" if counts[rule.name] <= calls.COUNT_CAP else "many")
         for rule in RULES
-        if counts[rule.name]
+        if counts[rule.name] or rule.name == chosen
     ]
 
 

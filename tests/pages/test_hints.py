@@ -45,6 +45,8 @@ def test_the_list_shows_and_filters_them(browse, hinted):
     assert '<option value="empty_result"' in page.text
     assert "empty result (2)" in page.text
     assert "unknown tool (" not in page.text  # nothing to be found there
+    chosen = client.get("/t/acme/calls/?hint=retry_storm").text
+    assert re.search(r'<option value="retry_storm"\s+selected>retry storm \(0\)', chosen)
     assert "is no hint" in client.get("/t/acme/calls/?hint=nonsense").text
 
 
