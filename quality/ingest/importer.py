@@ -35,6 +35,7 @@ LEASE = dt.timedelta(seconds=90)  # one batch takes a second or two
 MAX_ATTEMPTS = 3
 MAX_STORED_ISSUES = 10_000  # more are counted, not kept
 UNDECIDED_FOR = dt.timedelta(days=1)
+WAITING_TIMES = 8  # what may wait for decisions in a tenant, by what may come in as one file
 
 DETECT = AUTO
 FORMAT_CHOICES = (DETECT, *FORMATS)
@@ -56,6 +57,9 @@ def accept_upload(*, upload: UploadedFile, format_name: str = DETECT, created_by
         raise UploadRefused(f"The file is larger than {limit} MiB. Split it and import the parts.")
     if format_name not in FORMAT_CHOICES:
         raise UploadRefused(f"There is no format {format_name!r}. Choose one of: {', '.join(FORMAT_CHOICES)}.")
+    waiting = Import.objects.filter(state=ImportState.PREVIEW).aggregate(size=models.Sum("bytes_total"))["size"] or 0
+    if waiting + size > settings.IMPORT_MAX_BYTES * WAITING_TIMES:
+        raise UploadRefused("Too much waits for a decision. Import or discard some of it first.")
     stored_as = uuid.uuid4().hex
     path = stored_path(stored_as)
     if hasattr(upload, "temporary_file_path"):

@@ -260,3 +260,14 @@ def test_previews_that_nobody_decides_on_are_forgotten_after_a_day(tenant, other
             assert not Import.objects.filter(pk=one.pk).exists()
     with tenant_scope(tenant):
         assert Import.objects.count() == 2
+
+
+def test_files_that_wait_for_a_decision_take_so_much_room_and_no_more(tenant, settings):
+    settings.IMPORT_MAX_BYTES = 10
+    with tenant_scope(tenant):
+        for _ in range(8):
+            job = importer.accept_upload(upload=SimpleUploadedFile("a", b"0123456789"))
+        with pytest.raises(importer.UploadRefused, match="Import or discard"):
+            importer.accept_upload(upload=SimpleUploadedFile("a", b"0123456789"))
+        assert importer.discard(job.pk)
+        importer.accept_upload(upload=SimpleUploadedFile("a", b"0123456789"))
