@@ -223,15 +223,16 @@ class ReplayReportView(TenantView):
         tags=TAG,
         responses={
             200: OpenApiResponse(OpenApiTypes.OBJECT, description="As `--out-json` of the command writes it."),
-            409: OpenApiResponse(description="It has not ended: `current` is the replay as it stands."),
+            409: OpenApiResponse(description="It has not ended, or never began: `current` is the replay as it stands."),
         },
     )
     @in_scope
     def get(self, request: TokenRequest, pk: int) -> HttpResponse:
         """The report of a replay that has ended, with each sample and its reasons."""
         replay = replay_at(pk)
-        if not shapes.is_over(replay):
-            message = f"It is {replay.state}: there is a report once it has ended."
+        if not outcome.has_report(replay):
+            why = "It never began" if shapes.is_over(replay) else f"It is {replay.state}"
+            message = f"{why}: there is a report of what has run to its end."
             return problem(409, "not_over", message, current=shapes.replay_told(replay))
         return HttpResponse(outcome.report_of(replay).json().encode(), content_type="application/json")
 

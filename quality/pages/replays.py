@@ -275,6 +275,7 @@ def _progress(replay: Replay, sides: list[ReplaySide]) -> dict[str, Any]:
         "total": total,
         "eta": _left(replay, total) if is_live else None,
         "may_retry": _may_retry(replay),
+        "has_report": outcome.has_report(replay),
         "filter_words": trends.in_words(replay.query),
     }
 
@@ -419,8 +420,8 @@ def replay_step(request: TenantRequest, pk: int, step: str) -> HttpResponse:
 def replay_report(request: TenantRequest, pk: int) -> HttpResponse:
     """The report that the command writes, of a replay that has ended."""
     replay = replay_at(pk)
-    if replay.state in LIVE_REPLAYS:
-        raise Http404("There is no report before the replay has ended.")
+    if not outcome.has_report(replay):
+        raise Http404("There is a report once a replay has run to its end.")
     response = HttpResponse(outcome.report_of(replay).json().encode(), content_type="application/json; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{request.tenant.slug}-replay-{pk}-report.json"'
     return response

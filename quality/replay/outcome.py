@@ -26,7 +26,7 @@ from quality.cases.report import (
 from quality.cases.results import CaseResult, Judged, SuiteResult
 from quality.cases.sample import Verdict
 from quality.cases.statistics import State
-from quality.models import CaseVersion, Replay, ReplayCase, ReplaySample, ReplaySide, ReplayState
+from quality.models import LIVE_REPLAYS, CaseVersion, Replay, ReplayCase, ReplaySample, ReplaySide, ReplayState
 from quality.replay import ending, sides, stored
 from quality.replay.lease import NotOurs, ours
 from quality.replay.sides import BASELINE, CANDIDATE
@@ -303,8 +303,13 @@ _COLUMNS: Final = (
 )
 
 
+def has_report(replay: Replay) -> bool:
+    """It has ended; a slot that was missed never began."""
+    return replay.state not in LIVE_REPLAYS and replay.num_cases > 0
+
+
 def report_of(replay: Replay) -> Report:
-    """The report of a replay that has ended, as the command writes it."""
+    """The report of a replay that has one, as the command writes it."""
     from quality.replay import judging
 
     settled = decide(read_standing(replay))

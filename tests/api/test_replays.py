@@ -295,6 +295,7 @@ def test_a_dispute_is_raised_once_and_settled_once(tenant: Tenant, case: Case, c
     assert (refused.status_code, refused.json()["errors"][0]["code"]) == (400, "unchanged")
     settled = client.post(settle, {"outcome": "holds", "note": "The user wrote Zürich."}).json()
     assert (settled["open"], settled["outcome"], settled["outcomeNote"]) == (False, "holds", "The user wrote Zürich.")
+    assert client.post(settle, {"outcome": "gone"}).json()["errors"][0]["path"] == "outcome"
     assert client.post(settle, {"outcome": "withdrawn"}).json()["current"]["outcome"] == "holds"
     assert client.get(f"{REPLAYS}/findings").json() == {"items": []}
     confirmed = client.post(f"{place}/confirm", {"sampleId": sample.pk, "note": "It is."}).json()
@@ -313,7 +314,7 @@ def test_a_dispute_is_raised_once_and_settled_once(tenant: Tenant, case: Case, c
         ("{pk}/cases/REG-1/confirm", {"sample": 1}, "sample", 400),
         ("{pk}/cases/REG-2/dispute", {"note": "x"}, "", 404),
         ("findings/99/settle", {"outcome": "holds"}, "", 404),
-        ("findings/99/settle", {"outcome": "gone"}, "outcome", 400),
+        ("findings/99/settle", {"outcome": "gone"}, "", 404),
     ],
 )
 def test_a_finding_that_cannot_be_is_refused_by_name(
@@ -324,6 +325,14 @@ def test_a_finding_that_cannot_be_is_refused_by_name(
     response = client.post(f"{REPLAYS}/{path.format(pk=replay.pk)}", body)
     assert response.status_code == status, response.content
     assert not at or response.json()["errors"][0]["path"] == at
+
+
+def test_a_slot_that_was_missed_has_no_report(tenant: Tenant, client: Api) -> None:
+    with tenant_scope(tenant):
+        missed = make_replay(state="failed", failure="Missed: the service was down.", exit_code=None)
+    response = client.get(f"{REPLAYS}/{missed.pk}/report.json")
+    assert (response.status_code, response.json()["current"]["id"]) == (409, missed.pk)
+    assert "never began" in response.json()["detail"]
 
 
 # Schedules.
@@ -402,7 +411,8 @@ def test_messages_about_a_schedules_replays_are_told(tenant: Tenant, case: Case,
         replay = make_replay(case, schedule=schedule)
         ReplayNotification.objects.create(
             replay=replay, kind="webhook", target="https://hooks.example.org/secret", body="{}", state="failed",
-            status=500, attempt=8, error="It answered with status 500.", message_id="00000000-0000-0000-0000-000000000001",
+            status=500, attempt=8, error="It answered with status 500.",
+            message_id="00000000-0000-0000-0000-000000000001",
         )  # fmt: skip
     place = f"{REPLAYS}/schedules/{schedule.pk}/notifications"
     (row,) = client.get(place).json()["items"]

@@ -412,6 +412,8 @@ class TestDoors:
             )  # fmt: skip
         page = browse().get(address("replay-detail", two_sided.pk)).text
         assert ("Go on where it broke off" in page) is may
+        assert (address("replay-report", two_sided.pk) in page) is may
+        assert (browse().get(address("replay-report", two_sided.pk)).status_code == 200) is may
 
     def test_answers_are_what_was_stored_line_by_line_and_an_export_on_record(self, tenant, browse, two_sided):
         assert "Answers" not in browse("operator").get(address("replay-detail", two_sided.pk)).text
