@@ -13,7 +13,7 @@ spans only add what they tell of each call for itself.
 import datetime as dt
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -64,7 +64,7 @@ def receive(spans: Sequence[otlp.KeptSpan], *, tenant: Tenant | int) -> Arrival:
     tenant_id = tenant if isinstance(tenant, int) else tenant.pk
     if arrival.small:
         try:
-            read(arrival.small, tenant=tenant)
+            read(arrival.small, tenant=tenant, parsed={kept.data: kept.span for kept in spans})
         except Exception:  # the spans are kept: the sweep tries again, trace by trace
             logger.exception("traces %s of tenant %s could not be read", arrival.small, tenant_id)
     for trace_id in arrival.large:
@@ -212,11 +212,12 @@ class _Read:
         return self.reading.turn.source if self.reading.turn else ""
 
 
-def read(trace_ids: Sequence[int], *, tenant: Tenant | int) -> None:
-    """Make the turns of these traces what their spans say by now. A trace that cannot be read says why in its row."""
+def read(trace_ids: Sequence[int], *, tenant: Tenant | int, parsed: Mapping[str, Span] = {}) -> None:
+    """Make the turns of these traces what their spans say by now. A trace that cannot be read says why in its row.
+    `parsed` has spans that are at hand, by their text."""
     with tenant_scope(tenant):
         found = _load(trace_ids)
-    done = [_read(row, spans) for row, spans in found]
+    done = [_read(row, texts, parsed) for row, texts in found]
     if done:
         with tenant_scope(tenant):
             tables.begin_batch(sum(len(read.spans) for read in done))
@@ -248,9 +249,9 @@ def _load(trace_ids: Sequence[int]) -> list[tuple[tuple[int, int, str], list[str
     return list(found.items())
 
 
-def _read(row: tuple[int, int, str], texts: Sequence[str]) -> _Read:
+def _read(row: tuple[int, int, str], texts: Sequence[str], parsed: Mapping[str, Span]) -> _Read:
     try:
-        spans = [otlp.read_kept(text) for text in texts]
+        spans = [parsed.get(text) or otlp.read_kept(text) for text in texts]
         reading = read_trace(spans)
     except (RecordError, JsonError) as error:
         return _Read(*row, Reading(None, {}), [], failure=error.message)
