@@ -421,7 +421,7 @@ class DisputeView(_FindingView):
     def post(self, request: TokenRequest, pk: int, ref: str) -> Response | HttpResponse:
         """Say that the expectation is wrong, not the model. It waits for somebody to settle it; a case has one open
         dispute at most."""
-        sent, replay = read_body(shapes.DisputeRequest, request), replay_at(pk)
+        replay, sent = replay_at(pk), read_body(shapes.DisputeRequest, request)
         return self.said(
             lambda: findings.dispute(
                 replay,
@@ -446,7 +446,7 @@ class ConfirmView(_FindingView):
     @in_scope
     def post(self, request: TokenRequest, pk: int, ref: str) -> Response | HttpResponse:
         """Say that the failure is real: somebody looked at it."""
-        sent, replay = read_body(shapes.ConfirmRequest, request), replay_at(pk)
+        replay, sent = replay_at(pk), read_body(shapes.ConfirmRequest, request)
         return self.said(
             lambda: findings.confirm(
                 replay,
