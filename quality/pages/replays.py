@@ -238,9 +238,9 @@ def replay_detail(request: TenantRequest, pk: int) -> HttpResponse:
 @tenant_view()
 def replay_progress(request: TenantRequest, pk: int) -> HttpResponse:
     """The part of the page that changes while it runs; asked for again and again until it has ended."""
+    replay = replay_at(pk)
     if not request.htmx:
         return redirect("replay-detail", slug=request.tenant.slug, pk=pk)
-    replay = replay_at(pk)
     context = _progress(replay, sides_of(replay))
     return render(cast(HttpRequest, request), "quality/replay_detail.html#progress", context)
 
