@@ -91,7 +91,6 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     """Tells the OpenAPI schema what `TokenAuthentication` is."""
 
     target_class = "quality.api.auth.TokenAuthentication"
-    match_subclasses = True
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:

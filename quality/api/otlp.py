@@ -16,7 +16,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from quality.api import problems
-from quality.api.auth import TokenAuthentication
+from quality.api.auth import TokenAuthentication, TokenScheme
 from quality.api.base import TenantView, TokenRequest
 from quality.api.ingest import body_reader
 from quality.ingest import otlp, otlp_store
@@ -108,6 +108,7 @@ class TracesView(TenantView):
     @extend_schema(
         operation_id="exportTraces",
         tags=["Ingest"],
+        auth=[{TokenScheme.name: []}],  # type: ignore[list-item]  # taken over as it is
         request={
             Encoding.PROTOBUF.value: OpenApiRequest(OpenApiTypes.BINARY),
             Encoding.JSON.value: OpenApiRequest(_REQUEST),
