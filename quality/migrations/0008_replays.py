@@ -280,7 +280,8 @@ class Migration(migrations.Migration):
                 (
                     "awaits_judge",
                     models.BooleanField(
-                        default=False, help_text="Its judge model was not asked yet; until then the verdict is an error."
+                        default=False,
+                        help_text="Its judge model was not asked yet; until then the verdict is an error.",
                     ),
                 ),
                 (

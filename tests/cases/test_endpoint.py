@@ -99,7 +99,8 @@ def test_the_service_replays_and_the_command_writes_what_it_always_writes(
     service, main = house
     files = {name: tmp_path / "out" / name for name in ("report.json", "junit.xml", "summary.md", "answers.jsonl")}
     command = Command(
-        service, api("read", "replays:write", "export:read"), "--samples", 2, "--concurrency", 1, "--budget", "calls=50,cost=1",
+        service, api("read", "replays:write", "export:read"), "--samples", 2, "--concurrency", 1,
+        "--budget", "calls=50,cost=1",
         "--out-json", files["report.json"], "--out-junit", files["junit.xml"], "--out-md", files["summary.md"],
         "--out-answers", files["answers.jsonl"],
     )  # fmt: skip

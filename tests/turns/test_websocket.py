@@ -131,7 +131,7 @@ def test_messages_sent_at_once_are_answered_in_their_order(line: Line, lab: Lab)
     turns = [line.say(f"Number {number}.", script="plain_text", tools="") for number in range(3)]
     for turn in turns:
         line.end(turn)
-    # Each turn is told by a follower of its own, so what is told of two turns may cross; that they ran in order may not.
+    # Each turn is told by a follower of its own: what is told of two turns may cross, the turns may not.
     with tenant_scope(lab.tenant):
         assert list(TurnRun.objects.order_by("finished_at").values_list("turn_id", flat=True)) == turns
     asked = [[message["content"] for message in ask.messages if message["role"] == "user"] for ask in lab.model.asked]
