@@ -9,9 +9,7 @@ import datetime as dt
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 from django.conf import settings
@@ -23,7 +21,6 @@ from django.utils import timezone
 from quality import tasks
 from quality.ingest.files import TraceFile
 from quality.ingest.formats import FORMATS
-from quality.ingest.items import Parsed
 from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.store import batches, store
 from quality.ingest.traces import AUTO
@@ -189,16 +186,6 @@ def _give_up(job: Import | None) -> None:
         stored_path(job.stored_as).unlink(missing_ok=True)
 
 
-def _read_ahead[T](batches: Iterator[T]) -> Generator[T]:
-    """The same; the next batch is read while one is stored, so that reading and the database wait less for each other.
-    What reading raises comes after all that was read before."""
-    with ThreadPoolExecutor(1, "read") as reader:
-        following = reader.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = reader.submit(next, batches, None)
-            yield batch
-
-
 class _Run:
     """One attempt at an import. Each batch, its issues and the progress are one transaction."""
 
@@ -213,8 +200,18 @@ class _Run:
         try:
             with path.open("rb") as file:
                 traces = TraceFile(file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=self._job.format)
-                with closing(_read_ahead(batches(iter(traces)))) as read:
-                    self._store(read, traces)
+                for good, bad in batches(iter(traces)):
+                    with tenant_scope(self._tenant):
+                        report = store(good, tenant=self._tenant, import_id=self._job.pk)
+                        refused = [traces.named(issue) for issue in [*bad, *report.rejected]]
+                        self._add(report.accepted, report.unchanged, refused)
+                        self._job.num_turns += report.num_turns
+                        self._job.num_calls += report.num_calls
+                        self._job.bytes_read = traces.bytes_read
+                        if traces.format is not None:
+                            self._job.format = traces.format.NAME
+                        self._save(lease_until=timezone.now() + LEASE)
+                    self._on_progress(self._job)
                 self._job.bytes_read = traces.bytes_read
         except Unreadable as error:
             self._finish(error.message)
@@ -224,20 +221,6 @@ class _Run:
         else:
             nothing = self._job.num_accepted + self._job.num_unchanged + self._job.num_rejected == 0
             self._finish("There are no traces in it." if nothing else "")
-
-    def _store(self, read: Iterable[tuple[list[Parsed], list[ItemError]]], traces: TraceFile) -> None:
-        for good, bad in read:
-            with tenant_scope(self._tenant):
-                report = store(good, tenant=self._tenant, import_id=self._job.pk)
-                refused = [traces.named(issue) for issue in [*bad, *report.rejected]]
-                self._add(report.accepted, report.unchanged, refused)
-                self._job.num_turns += report.num_turns
-                self._job.num_calls += report.num_calls
-                self._job.bytes_read = traces.bytes_read
-                if traces.format is not None:
-                    self._job.format = traces.format.NAME
-                self._save(lease_until=timezone.now() + LEASE)
-            self._on_progress(self._job)
 
     def _add(self, accepted: int, unchanged: int, rejected: list[ItemError]) -> None:
         self._job.num_accepted += accepted
