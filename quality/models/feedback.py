@@ -143,6 +143,7 @@ class FeedbackEvent(OnItem):
         ]
         indexes = [
             models.Index(fields=["tenant", "reviewer", "-id"], name="agent_tool_call_events_mine"),
+            models.Index(fields=["tenant", "call"], name="agent_tool_call_events_call"),
         ]
 
     def __str__(self) -> str:

@@ -30,7 +30,10 @@ class GatewayHistory(TenantModel):
                 fields=["tenant", "sha256", "conversation_id"], name="gateway_histories_sha256_key"
             ),
         ]
-        indexes = [models.Index(fields=["seen_at"], name="gateway_histories_age_idx")]
+        indexes = [
+            models.Index(fields=["seen_at"], name="gateway_histories_age_idx"),
+            models.Index(fields=["tenant", "turn"], name="gateway_histories_turn_idx"),
+        ]
 
     def __str__(self) -> str:
         return f"history of {self.conversation_id}"

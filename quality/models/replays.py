@@ -280,6 +280,7 @@ class ReplaySample(TenantModel):
                 fields=["tenant", "replay", "replay_case", "side", "index"], name="replay_samples_place_key"
             ),
         ]
+        indexes = [models.Index(fields=["tenant", "replay_case"], name="replay_samples_case_idx")]
 
     def __str__(self) -> str:
         return f"sample {self.index} of {self.side} in replay {self.replay_id}"

@@ -68,6 +68,7 @@ class ScheduleSlot(TenantModel):
             tenant_key("turn_schedule_slots"),
             models.UniqueConstraint(fields=["tenant", "schedule", "slot"], name="turn_schedule_slots_slot_key"),
         ]
+        indexes = [models.Index(fields=["tenant", "turn"], name="turn_schedule_slots_turn_idx")]
 
     def __str__(self) -> str:
         return f"{self.slot:%Y-%m-%d %H:%M} of schedule {self.schedule_id}"
