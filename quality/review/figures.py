@@ -106,10 +106,11 @@ class Known:
     days: set[Day] = field(default_factory=set)
     compact: str = ""
     _derived: list[float] | None = None
+    _reached: dict[tuple[int, int], set[int | None]] | None = None  # years by month and day
 
     def add_text(self, text: str, *, is_base: bool = False) -> None:
         found = _values(text)
-        self._derived = None
+        self._derived = self._reached = None
         self.values |= found
         self.days |= _known_days(text)
         self.compact += " " + re.sub(r"[^0-9a-z]+", "", text.casefold())
@@ -135,6 +136,7 @@ class Known:
                 self.values |= {sum(numbers), sum(numbers) / len(numbers), max(numbers) - min(numbers)}
 
     def add_day(self, day: dt.date, *, around: int = 0) -> None:
+        self._reached = None
         self.days |= {_day(day + dt.timedelta(days=shift)) for shift in range(-around, around + 1)}
 
     def missing(self, figures: Iterable[Figure], dates: Iterable[Date]) -> list[str]:
@@ -156,12 +158,21 @@ class Known:
 
     def holds_date(self, date: Date) -> bool:
         """Is it here, or as many days from one that is here as a number here says?"""
-        if any(_same_day(day, known) for day in date.days for known in self.days):
-            return True
+        if self._reached is None:
+            self._reached = {}
+            for year, month, day in self.days | self._moved():
+                self._reached.setdefault((month, day), set()).add(year)
+        years = [(year, self._reached.get((month, day), set())) for year, month, day in date.days]
+        return any(not known.isdisjoint((year, None)) if year else known for year, known in years)
+
+    def _moved(self) -> set[Day]:
+        """The days that are as far from a known one as a number says."""
         shifts = {int(value) for value in self.base or () if value == int(value) and 0 < value <= MAX_SHIFT_DAYS}
-        whole = [dt.date(year, month, day) for year, month, day in self.days if year and 1900 <= year <= 2200]
-        moved = {_day(day + dt.timedelta(days=sign * shift)) for day in whole for shift in shifts for sign in (1, -1)}
-        return any(_same_day(day, known) for day in date.days for known in moved)
+        whole = {dt.date(year, *day).toordinal() for year, *day in self.days if year and 1900 <= year <= 2200}
+        moved: set[int] = set()
+        for shift in shifts:
+            moved.update(place + step for place in whole for step in (shift, -shift))
+        return {_day(dt.date.fromordinal(place)) for place in moved}
 
 
 def stated(text: str) -> tuple[list[Figure], list[Date]]:
@@ -331,7 +342,3 @@ def _known_days(text: str) -> set[Day]:
 
 def _day(date: dt.date) -> Day:
     return date.year, date.month, date.day
-
-
-def _same_day(one: Day, other: Day) -> bool:
-    return one[1:] == other[1:] and (one[0] == other[0] or one[0] is None or other[0] is None)

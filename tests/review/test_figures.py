@@ -1,5 +1,6 @@
 """Numbers and dates across spellings: what is the same, what is not, and that nothing trips over any text."""
 
+import datetime as dt
 import json
 
 import pytest
@@ -92,3 +93,13 @@ def test_long_texts_are_read_in_one_go(piece: str) -> None:
     text = (piece * 64_000)[:64_000]
     missing(text[:4_000], text=text)
     stated(text)
+
+
+def test_many_dates_are_compared_with_many_in_one_go() -> None:
+    """Each with each, moved by each number, would be billions of pairs."""
+    first = dt.date(1910, 1, 1)
+    result = [str(first + dt.timedelta(days=17 * number)) for number in range(6_000)]
+    known = Known()
+    known.add_json(json.dumps([result, *range(20, 70)]), is_base=True)
+    _, dates = stated(" ".join([result[0], *(str(dt.date(2300, 1, 1) + dt.timedelta(days=n)) for n in range(6_000))]))
+    assert len(known.missing([], dates)) == 6_000
