@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from quality.ingest.compressed import GZIP_SIGNATURE, gunzip
+from quality.ingest.compressed import GZIP_SIGNATURE, gunzip, gzip_members
 from quality.ingest.reader import CHUNK_BYTES, Unreadable
 
 type Read = Callable[[int], bytes]
@@ -57,6 +57,7 @@ class Packed:
         self._file = _Counted(file)
         self._max_unpacked = max_unpacked
         self._unpacked = 0
+        self._gzip_members = gzip_members()
         self.is_packed = False
 
     @property
@@ -69,7 +70,7 @@ class Packed:
         if head in _ZIP_SIGNATURES:
             yield from self._members()
         elif self.is_packed:
-            yield Part("", self._metered(gunzip(_after(head, self._file.read))))
+            yield Part("", self._metered(gunzip(_after(head, self._file.read), self._gzip_members)))
         else:
             yield Part("", _after(head, self._file.read))
 
@@ -109,8 +110,9 @@ class Packed:
             return RefusedPart(name, error.code, error.message)
         except _FAULTS:
             return RefusedPart(name, "malformed_zip", _DAMAGED)
-        whole = _after(head, read)
-        return Part(name, self._metered(gunzip(whole) if head.startswith(GZIP_SIGNATURE) else whole))
+        whole = self._metered(_after(head, read))
+        is_gzip = head.startswith(GZIP_SIGNATURE)
+        return Part(name, self._metered(gunzip(whole, self._gzip_members)) if is_gzip else whole)
 
     def _metered(self, read: Read) -> Read:
         def read_metered(size: int) -> bytes:

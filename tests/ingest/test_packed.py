@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from quality.ingest import packed
+from quality.ingest import compressed, packed
 from quality.ingest.files import TraceFile
 from quality.ingest.items import Parsed
 from quality.ingest.reader import ItemError, Unreadable
@@ -157,6 +157,26 @@ def test_many_members_of_the_same_bomb_are_one_bomb() -> None:
     data = zipped({f"{number}.json": bomb(8 * MEGABYTE) for number in range(8)})
     with pytest.raises(packed.TooMuch, match="times its size"):
         read(data)
+
+
+def test_gzip_members_of_nothing_are_counted_over_the_whole_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They cost time, and nothing comes out that another bound would see."""
+    monkeypatch.setattr(compressed, "MAX_GZIP_MEMBERS", 50)
+    some = gzip.compress(records(1)) + gzip.compress(b"") * 30
+    assert read(some)[0] == ids(1)
+    with pytest.raises(Unreadable, match="more than 50 gzip members"):
+        read(some * 2)
+    _, refused = read(zipped({f"{n}.json.gz": some for n in range(3)}))
+    assert [issue.message.partition(":")[0] for issue in refused if issue.code == "too_many_members"] == [
+        "1.json.gz",
+        "2.json.gz",
+    ]
+
+
+def test_what_an_archive_makes_of_gzip_counts_even_if_nothing_comes_out_of_that() -> None:
+    blocks_of_nothing = gzip.compress(b"")[:10] + b"\0\0\0\xff\xff" * 4 * MEGABYTE
+    with pytest.raises(packed.TooMuch, match="250 times its size"):
+        read(zipped({"a.gz": blocks_of_nothing}))
 
 
 def test_what_unpacks_to_more_than_is_taken_stops_there() -> None:
