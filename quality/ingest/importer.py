@@ -194,6 +194,7 @@ class _Run:
         self._tenant = tenant
         self._on_progress = on_progress
         self._num_issues = 0
+        self._recognised = ""
 
     def read(self, path: Path) -> None:
         """Raises LeaseLost."""
@@ -208,8 +209,7 @@ class _Run:
                         self._job.num_turns += report.num_turns
                         self._job.num_calls += report.num_calls
                         self._job.bytes_read = traces.bytes_read
-                        if traces.format is not None:
-                            self._job.format = traces.format.NAME
+                        self._recognised = traces.format.NAME if traces.format else ""
                         self._save(lease_until=timezone.now() + LEASE)
                     self._on_progress(self._job)
                 self._job.bytes_read = traces.bytes_read
@@ -241,8 +241,10 @@ class _Run:
         )
 
     def _finish(self, failure: str) -> None:
-        """Close the job. A failure says what of the file was not read; what was read is stored."""
+        """Close the job. A failure says what of the file was not read; what was read is stored. The format is told only
+        now: an attempt that follows has to recognise anew, for a file may hold several."""
         self._job.failure = failure
+        self._job.format = self._recognised or self._job.format
         with tenant_scope(self._tenant):
             self._save(
                 state=ImportState.FAILED if failure else ImportState.DONE,

@@ -172,6 +172,28 @@ def test_a_lost_worker_s_import_is_taken_up_from_the_start(tenant):
     assert (done.attempt, done.num_accepted, done.state) == (2, 3, ImportState.DONE)
 
 
+def test_the_attempt_after_a_lost_worker_recognises_each_format_anew(tenant, tmp_path):
+    class Lost(Exception):
+        pass
+
+    def lose(job):
+        with tenant_scope(tenant):
+            Import.objects.filter(pk=job.pk).update(lease_until=timezone.now() - dt.timedelta(seconds=1))
+        raise Lost
+
+    path = tmp_path / "mixed.jsonl"
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    chat = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]}
+    path.write_bytes(lines(*records(1_000), chat))
+    with tenant_scope(tenant):
+        job = importer.create_import(filename="mixed.jsonl", size=path.stat().st_size)
+    with pytest.raises(Lost):
+        importer.run_import(job.pk, tenant=tenant, path=path, on_progress=lose)
+    done = importer.run_import(job.pk, tenant=tenant, path=path)
+    assert (done.attempt, done.num_unchanged, done.num_accepted, done.num_rejected) == (2, 1_000, 1, 0)
+    assert done.format == "openai_chat"
+
+
 def test_a_worker_that_lost_its_lease_writes_nothing_more(run, tenant):
     def take_over(job):
         with tenant_scope(tenant):
