@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from django.db.models import Max
 from django.utils import timezone
 
 from engine.errors import ToolError
@@ -193,11 +194,27 @@ def _home(chat_: Chat, prints: Sequence[bytes], named: str) -> Home | None:
         rows = GatewayHistory.objects.filter(sha256__in=list(newest), turn__isnull=False)
         if named:
             rows = rows.filter(conversation_id=named)
-        found = rows.order_by("-seen_at", "-pk").values_list("sha256", "conversation_id", *_TURN)[:MAX_LOOKED_UP]
-        best = max(found, key=lambda row: newest[bytes(row[0])], default=None)  # of equals the first, the newest seen
-        if best is not None:
-            return Home(best[1], newest[bytes(best[0])], *best[2:])
+        columns = ("sha256", "conversation_id", "cycle", *_TURN)
+        found = list(rows.order_by("-seen_at", "-pk").values_list(*columns)[:MAX_LOOKED_UP])
+        at = max((newest[bytes(row[0])] for row in found), default=None)
+        if at is not None:
+            best = _best([row for row in found if newest[bytes(row[0])] == at])
+            return Home(best[1], at, *best[3:])
     return _home_by_ids(chat_, named) if named else None
+
+
+def _best(alike: Sequence[Any]) -> Any:
+    """Of histories that are the same, the newest that nobody went on from: so conversations that begin alike at the
+    same time stay apart. Else the newest."""
+    if len(alike) == 1:
+        return alike[0]
+    turns = Turn.objects.filter(conversation_id__in=[row[1] for row in alike])
+    last = dict(turns.order_by().values_list("conversation_id").annotate(Max("position")))
+    for row in alike:
+        _, conversation, cycle, _, _, num_cycles, position, _ = row
+        if num_cycles == cycle + 1 and last.get(conversation) == position:
+            return row
+    return alike[0]
 
 
 def _home_by_ids(chat_: Chat, named: str) -> Home | None:

@@ -169,6 +169,30 @@ def test_the_same_request_again_is_another_turn_and_the_newer_goes_on(lab: Lab):
     assert [turn.pk for turn in lab.turns(2)] == [older.pk, newer.pk]
 
 
+def test_conversations_that_begin_alike_at_the_same_time_stay_apart(lab: Lab):
+    replies = [lab.post("S1").json()["choices"][0]["message"] for _ in range(3)]
+    lab.settled(lambda: GatewayHistory.objects.count() == 3)
+    for number, reply in enumerate(replies, start=1):
+        asked = [QUESTION, reply, {"role": "user", "content": f"And on day {number}?"}]
+        called = lab.post("one_call", {"messages": asked}).json()["choices"][0]["message"]
+        lab.turns(3 + number)
+        lab.post(
+            "S1",
+            {
+                "messages": [
+                    *asked,
+                    called,
+                    {"role": "tool", "tool_call_id": called["tool_calls"][0]["id"], "content": str(number)},
+                ]
+            },
+        )
+    lab.settled(lambda: GatewayHistory.objects.count() == 9)
+    turns = lab.turns(6)
+    assert sorted(turn.position for turn in turns) == [0, 0, 0, 1, 1, 1]
+    assert len({turn.conversation_id for turn in turns if turn.position}) == 3
+    assert sorted(str(call.result) for call in lab.calls(3)) == ['"1"', '"2"', '"3"']
+
+
 def test_arguments_are_kept_as_spelled_and_doubts_are_noted(lab: Lab):
     for script, warnings in {
         "S9": {"no_result"},
