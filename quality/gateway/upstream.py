@@ -98,11 +98,12 @@ class Upstreams:
         return self._kept[name]
 
     async def _close_idle(self) -> None:
-        excess = len(self._kept) - MAX_CLIENTS
-        for name, kept in list(self._kept.items())[: max(excess, 0)]:
-            if not kept.in_use:
-                del self._kept[name]
-                await kept.client.aclose()
+        oldest = list(self._kept.items())[: max(len(self._kept) - MAX_CLIENTS, 0)]
+        idle = [(name, kept) for name, kept in oldest if not kept.in_use]
+        for name, _ in idle:
+            del self._kept[name]  # before the first of them is waited for: others come here meanwhile
+        for _, kept in idle:
+            await kept.client.aclose()
 
 
 def fault(error: OutboundError | httpx.TransportError, model: ChosenModel, *, has_begun: bool = False) -> GatewayError:
