@@ -54,7 +54,7 @@ class PairLogs:
         if log is None:
             log = PairLog(pair.conversation or pair.reply.message or fingerprint(item.root.text))
         log.last, log.size = item, item.size
-        log.replies[position] = pair.reply
+        log.replies[position] = self._logs.sharing(log, pair.reply)
         self._logs.keep(log, [pair.keys[-1], *([pair.with_reply] if pair.with_reply else [])])
         for full in self._logs.full():
             yield from self._end(full)

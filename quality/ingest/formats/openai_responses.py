@@ -11,7 +11,7 @@ other hosted tools have no name and arguments, and are left out, as is reasoning
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from quality.ingest import chat, evidence, pairs
@@ -273,7 +273,7 @@ class _Logs:
             log = None  # the same request was answered twice, or another chat begins alike: two turns
         if log is None:
             log = _Log(pair.told.conversation or answered or fingerprint(item.root.text))
-        _extend(log, pair, only_new=only_new)
+        _extend(log, replace(pair, reply=self._logs.sharing(log, pair.reply)), only_new=only_new)
         if pair.output is not None and answered:
             named = [fingerprint("response", answered).encode(), *named[1 if pair.previous else 0 :]]
         self._logs.keep(log, named if only_new else [*named, *keys[size - 1 : size], *keys[-1:]])
