@@ -285,7 +285,11 @@ class _Plan:
         place = _place(call)
         taken = self._places.get(turn, ())
         if place in claimed or place in taken:
-            raise Conflict("index", f"The turn has another call at cycle {call.cycle}, index {call.index}.")
+            raise Conflict(
+                "index",
+                f"The turn has another call at cycle {call.cycle}, index {call.index}. Give each call a place of its "
+                "own; spans of one trace that are in several files have to come in one.",
+            )
         if len(claimed) + len(taken) >= MAX_CALLS_OF_TURN:
             raise RecordError("too_many_calls", "", f"The turn has more than {MAX_CALLS_OF_TURN:,} calls.")
         claimed.add(place)

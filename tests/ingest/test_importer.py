@@ -194,6 +194,20 @@ def test_the_attempt_after_a_lost_worker_recognises_each_format_anew(tenant, tmp
     assert done.format == "openai_chat"
 
 
+def test_pages_of_one_trace_are_told_to_come_in_one_file_and_then_are_whole(run, tenant):
+    def page(number: int) -> bytes:
+        told = {"type": "TOOL", "name": "t", "level": "DEFAULT", "input": {"n": number}, "output": "sent"}
+        started = f"2026-05-03T09:45:0{number}.000Z"
+        span = {"id": f"o{number}", "traceId": "t1", "startTime": started, "endTime": started, **told}
+        return lines({"data": [span], "meta": {"cursor": "next"}})
+
+    run(page(1))
+    (refused,) = issues(run(page(2)))
+    assert (refused.code, refused.message.endswith("have to come in one.")) == ("conflict", True)
+    assert run(page(1) + b"\n" + page(2)).num_rejected == 0
+    assert len(state(tenant)["calls"]) == 2
+
+
 def test_a_worker_that_lost_its_lease_writes_nothing_more(run, tenant):
     def take_over(job):
         with tenant_scope(tenant):
