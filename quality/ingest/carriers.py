@@ -93,6 +93,11 @@ def _of_otlp(span: dict[str, Any], path: str) -> RawSpan:
     status = span.get("status")
     status = status if isinstance(status, dict) else {}
     attributes = otlp_values.attributes(span.get("attributes"), _joined(path, "attributes"))
+    events = [
+        (event["name"], otlp_values.attributes(event.get("attributes"), f"{where}.attributes"))
+        for event, where in members(span, "events", path)
+        if isinstance(event, dict) and isinstance(event.get("name"), str)
+    ]
     return RawSpan(
         trace=otlp_values.required_identifier(span.get("traceId"), TRACE_ID_BYTES, _joined(path, "traceId")),
         id=otlp_values.required_identifier(span.get("spanId"), SPAN_ID_BYTES, _joined(path, "spanId")),
@@ -103,12 +108,8 @@ def _of_otlp(span: dict[str, Any], path: str) -> RawSpan:
         failed=status.get("code") in _ERRORS,
         status_message=_text(status.get("message")),
         attributes=attributes,
-        events=[
-            (event["name"], otlp_values.attributes(event.get("attributes"), f"{where}.attributes"))
-            for event, where in members(span, "events", path)
-            if isinstance(event, dict) and isinstance(event.get("name"), str)
-        ],
-        size=_weight(attributes),
+        events=events,
+        size=_weight(attributes, events),
     )
 
 
@@ -118,6 +119,11 @@ def _of_object(span: dict[str, Any], path: str) -> RawSpan:
         value if isinstance(value := span.get(key), dict) else {} for key in ("context", "status", "attributes")
     )
     where = _joined(path, "context")
+    events = [
+        (event["name"], event["attributes"])
+        for event, _ in members(span, "events", path)
+        if isinstance(event, dict) and isinstance(event.get("name"), str) and isinstance(event.get("attributes"), dict)
+    ]
     return RawSpan(
         trace=otlp_values.required_identifier(context.get("trace_id"), TRACE_ID_BYTES, f"{where}.trace_id"),
         id=otlp_values.required_identifier(context.get("span_id"), SPAN_ID_BYTES, f"{where}.span_id"),
@@ -128,15 +134,9 @@ def _of_object(span: dict[str, Any], path: str) -> RawSpan:
         failed=(span.get("status_code") or status.get("status_code")) in _ERRORS,
         status_message=_text(span.get("status_message") or status.get("description")),
         attributes=attributes,
-        events=[
-            (event["name"], event["attributes"])
-            for event, _ in members(span, "events", path)
-            if isinstance(event, dict)
-            and isinstance(event.get("name"), str)
-            and isinstance(event.get("attributes"), dict)
-        ],
+        events=events,
         kind=span["span_kind"] if isinstance(span.get("span_kind"), str) else "",
-        size=_weight(attributes),
+        size=_weight(attributes, events),
     )
 
 
@@ -148,6 +148,7 @@ def _text(value: Any) -> str | None:
     return storable(value) if isinstance(value, str) and value else None
 
 
-def _weight(attributes: dict[str, Any]) -> int:
-    """About the bytes that the values take."""
-    return sum(len(value) if isinstance(value, str) else len(dump(value)) for value in attributes.values())
+def _weight(attributes: dict[str, Any], events: list[tuple[str, dict[str, Any]]]) -> int:
+    """About the bytes that the values take, those of events too: conventions keep payloads there."""
+    told = [attributes, *(each for _, each in events)]
+    return sum(len(value) if isinstance(value, str) else len(dump(value)) for each in told for value in each.values())

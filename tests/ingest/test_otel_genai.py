@@ -7,7 +7,7 @@ from quality.ingest import carriers, conventions
 from quality.ingest.records import CallRecord
 from quality.ingest.spans import Span, records_of_trace
 from tests.ingest.helpers import lines, outcomes, turns
-from tests.ingest.span_files import TRACE, any_value, genai_chat, genai_tool, otlp, otlp_span
+from tests.ingest.span_files import TRACE, any_value, genai_chat, genai_tool, otlp, otlp_span, pairs
 
 
 def call(*spans: dict[str, Any]) -> CallRecord:
@@ -150,3 +150,12 @@ def test_spans_that_arrive_one_by_one_are_read_as_in_a_file():
     sent = [genai_chat(1, "call_1"), genai_tool(2)]
     found = [span for each in sent for span in conventions.spans([carriers.of_span(each)]) if isinstance(span, Span)]
     assert records_of_trace(found) == turns(otlp(*sent))
+
+
+def test_payloads_in_events_weigh_like_those_in_attributes():
+    """Else traces would be held far beyond their bound."""
+    told = pairs({"gen_ai.output.messages": "[" + " " * 5_000 + "]"})
+    events = [{"name": "gen_ai.client.inference.operation.details", "attributes": told}]
+    (span,) = conventions.of_document(otlp(otlp_span(1, {"gen_ai.operation.name": "chat"}, events=events)))
+    assert isinstance(span, Span)
+    assert span.size > 5_000
