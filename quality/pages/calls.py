@@ -93,6 +93,7 @@ def call_list(request: TenantRequest) -> HttpResponse:
     if form.is_valid():
         wanted = form.wanted
         context["page"] = calls.find(wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
+        context["asked_hints"] = wanted.hints
         context["count"] = calls.count(wanted)
         context["capped"] = context["count"] > calls.COUNT_CAP
         context["count_cap"] = calls.COUNT_CAP

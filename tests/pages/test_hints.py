@@ -42,6 +42,9 @@ def test_the_list_shows_and_filters_them(browse, hinted):
         "hint=any&error=yes": [], "hint=any&label=none": [bad.pk, empty.pk], "hint=any&page_size=1": [bad.pk],
     }.items():  # fmt: skip
         assert rows(client.get(f"/t/acme/calls/?{query}", headers=HTMX)) == expected, query
+    asked = client.get("/t/acme/calls/?hint=empty_result", headers=HTMX).text
+    assert "empty result +1" in asked  # what was asked for is told first
+    assert "against the schema +1" not in asked
     assert '<option value="empty_result"' in page.text
     assert "empty result (2)" in page.text
     assert "unknown tool (" not in page.text  # nothing to be found there
