@@ -209,7 +209,8 @@ class _Run:
                         self._job.num_turns += report.num_turns
                         self._job.num_calls += report.num_calls
                         self._job.bytes_read = traces.bytes_read
-                        self._recognised = traces.format.NAME if traces.format else ""
+                        is_one = len(traces.telling) <= 1
+                        self._recognised = traces.format.NAME if traces.format and is_one else ""
                         self._save(lease_until=timezone.now() + LEASE)
                     self._on_progress(self._job)
                 self._job.bytes_read = traces.bytes_read
@@ -241,8 +242,8 @@ class _Run:
         )
 
     def _finish(self, failure: str) -> None:
-        """Close the job. A failure says what of the file was not read; what was read is stored. The format is told only
-        now: an attempt that follows has to recognise anew, for a file may hold several."""
+        """Close the job. A failure says what of the file was not read; what was read is stored. The format, if it is
+        one, is told only now: an attempt that follows has to recognise anew, for a file may hold several."""
         self._job.failure = failure
         self._job.format = self._recognised or self._job.format
         with tenant_scope(self._tenant):

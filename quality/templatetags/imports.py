@@ -11,7 +11,7 @@ register = template.Library()
 
 @register.filter
 def format_label(name: str) -> str:
-    """`openai_chat` → OpenAI Chat Completions; a dash where that is not known."""
+    """`openai_chat` → OpenAI Chat Completions; a dash where that is not known, or where there are several."""
     return FORMATS[name].LABEL if name in FORMATS else "–"
 
 

@@ -47,6 +47,12 @@ def test_a_file_of_which_nothing_was_read_leaves_with_2(run, data):
     assert run(data)[0] == 2
 
 
+def test_a_file_of_several_formats_is_not_told_as_one_of_them(run):
+    call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
+    chat = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}]}
+    assert "(several formats): 2 accepted" in run(lines(NEUTRAL, chat))[1]
+
+
 def test_the_format_may_be_named(run):
     code, printed = run(b'{"messages": [{"role": "user"}, {"role": "assistant"}]}', "--format", "neutral")
     assert code == 2

@@ -75,7 +75,8 @@ class Command(BaseCommand):
                 self.stderr.write("")
 
     def _report(self, job: Import, issues: list[ImportIssue]) -> None:
-        label = FORMATS[job.format].LABEL if job.format in FORMATS else "unknown format"
+        unnamed = "several formats" if job.num_accepted + job.num_unchanged else "unknown format"
+        label = FORMATS[job.format].LABEL if job.format in FORMATS else unnamed
         self.stdout.write(
             f"{job.filename} ({label}): {job.num_accepted:,} accepted, {job.num_unchanged:,} unchanged, "
             f"{job.num_rejected:,} rejected; {job.num_turns:,} new turns with {job.num_calls:,} new calls."
