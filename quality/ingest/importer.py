@@ -6,8 +6,10 @@ idempotent.
 """
 
 import datetime as dt
+import io
 import logging
 import shutil
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +34,7 @@ from tenants.scope import tenant_scope
 logger = logging.getLogger(__name__)
 
 LEASE = dt.timedelta(seconds=90)  # one batch takes a second or two
+RENEW_AFTER_S = 20  # where no batch comes: gigabytes of a trace file may hold spans of others only
 MAX_ATTEMPTS = 3
 MAX_STORED_ISSUES = 10_000  # more are counted, not kept
 UNDECIDED_FOR = dt.timedelta(days=1)
@@ -195,11 +198,12 @@ class _Run:
         self._on_progress = on_progress
         self._num_issues = 0
         self._recognised = ""
+        self._saved_at = time.monotonic()
 
     def read(self, path: Path) -> None:
         """Raises LeaseLost."""
         try:
-            with path.open("rb") as file:
+            with _Watched(path, self._keep) as file:
                 traces = TraceFile(file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=self._job.format)
                 for good, bad in batches(iter(traces)):
                     with tenant_scope(self._tenant):
@@ -222,6 +226,12 @@ class _Run:
         else:
             nothing = self._job.num_accepted + self._job.num_unchanged + self._job.num_rejected == 0
             self._finish("There are no traces in it." if nothing else "")
+
+    def _keep(self) -> None:
+        """Hold the lease while nothing comes out of the file; raises LeaseLost."""
+        if time.monotonic() - self._saved_at >= RENEW_AFTER_S:
+            with tenant_scope(self._tenant):
+                self._save(lease_until=timezone.now() + LEASE)
 
     def _add(self, accepted: int, unchanged: int, rejected: list[ItemError]) -> None:
         self._job.num_accepted += accepted
@@ -287,6 +297,19 @@ class _Run:
             raise LeaseLost
         for field, value in changes.items():
             setattr(job, field, value)
+        self._saved_at = time.monotonic()
+
+
+class _Watched(io.FileIO):
+    """A file that calls before each read."""
+
+    def __init__(self, path: Path, before_read: Callable[[], None]) -> None:
+        super().__init__(path, "rb")
+        self._before_read = before_read
+
+    def read(self, size: int | None = -1) -> bytes:
+        self._before_read()
+        return super().read(size) or b""
 
 
 def expired() -> models.QuerySet[Import]:

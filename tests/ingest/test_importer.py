@@ -194,6 +194,15 @@ def test_the_attempt_after_a_lost_worker_recognises_each_format_anew(tenant, tmp
     assert done.format == importer.DETECT  # no single one is the file's
 
 
+def test_the_lease_is_held_while_nothing_comes_out_of_a_file(run, monkeypatch):
+    saved, save = [], importer._Run._save
+    monkeypatch.setattr(importer, "RENEW_AFTER_S", 0)
+    monkeypatch.setattr(importer._Run, "_save", lambda self, **changes: (saved.append(changes), save(self, **changes)))
+    job = run(lines(*[{"resourceSpans": []}] * 50_000), format_name="otel_genai")
+    assert job.state == ImportState.FAILED  # there is nothing of ours in it
+    assert len([changes for changes in saved if changes.get("lease_until")]) > 2
+
+
 def test_pages_of_one_trace_are_told_to_come_in_one_file_and_then_are_whole(run, tenant):
     def page(number: int) -> bytes:
         told = {"type": "TOOL", "name": "t", "level": "DEFAULT", "input": {"n": number}, "output": "sent"}
