@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from django.db import OperationalError, connection
 
 from engine.providers.scripted import ScriptedServer
 from quality.models import GatewayDay, ToolCall, Turn
@@ -211,8 +212,12 @@ class Lab:
     def _until(self, read: Callable[[], list[Any]], number: int) -> list[Any]:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            with tenant_scope(self.tenant_id):
-                found = read()
+            try:
+                with tenant_scope(self.tenant_id):
+                    found = read()
+            except OperationalError:  # after a while without the database our own pool, too, has to come back
+                connection.close()
+                found = []
             if len(found) >= number:
                 assert len(found) == number or number == 0, f"{len(found)} instead of {number}: {found}"
                 return found
