@@ -100,6 +100,7 @@ class Gateway:
             request=body,
             checks_arguments=route.checks_arguments,
             started_at=dt.datetime.now(dt.UTC),
+            key=key,
         )
         passed = sent_on(scope["headers"])
         client = Client(send, exchange)

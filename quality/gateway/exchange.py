@@ -50,7 +50,8 @@ def read_said(headers: Mapping[str, str]) -> Said:
 @dataclass(slots=True)
 class Exchange:
     """`reply` is what the client was sent. `status` is None where the model's server gave no answer; `fault` says why a
-    reply is missing or not whole. `warnings` say what was done to it on its way."""
+    reply is missing or not whole. `warnings` say what was done to it on its way. `key` is the server's: not to be kept.
+    """
 
     id: str
     tenant_id: int
@@ -60,6 +61,7 @@ class Exchange:
     request: bytes
     checks_arguments: bool
     started_at: dt.datetime
+    key: str | None = field(default=None, repr=False)
     status: int | None = None
     is_stream: bool = False
     reply: bytearray = field(default_factory=bytearray)

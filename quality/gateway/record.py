@@ -14,6 +14,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from engine.errors import ToolError
+from engine.redaction import Redactor
 from engine.schema import ArgumentSchema
 from quality.gateway.exchange import CALLS_IN_TEXT, Exchange
 from quality.gateway.fingerprint import SYSTEM, digests
@@ -128,7 +129,8 @@ def record(exchange: Exchange, *, may_wait: bool) -> str:
         raise NotYet
     message = None
     if exchange.status == 200 and not exchange.is_too_large:
-        message = read_reply(bytes(exchange.reply), is_stream=exchange.is_stream)
+        reply = Redactor({"MODEL_KEY": exchange.key or ""}).data(bytes(exchange.reply))
+        message = read_reply(reply, is_stream=exchange.is_stream)
     items = _items(exchange, said, chat_, home=home, named=named, message=message)
     _store(items)
     if message is not None:

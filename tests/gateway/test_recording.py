@@ -1,5 +1,6 @@
 """What is recorded of an exchange: calls from replies, results from later requests, each history once."""
 
+import datetime as dt
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import openai
 import pytest
 
+from quality.gateway.exchange import Exchange, Said
+from quality.gateway.record import record
 from quality.models import GatewayDay, GatewayHistory, ToolCall, Toolset, Turn
 from tenants.scope import tenant_scope
 from tests.gateway.conftest import QUESTION, TOOLS, Lab, port_of
@@ -276,3 +279,21 @@ def test_two_processes_share_a_conversation(lab: Lab, tmp_path: Path, monkeypatc
         lab.settled(lambda: ToolCall.objects.filter(result='"21"').count() == 1)
     (turn,) = lab.turns(1)
     assert turn.num_cycles == 2
+
+
+def test_a_key_that_a_server_says_is_not_kept(tenant: Any):
+    """However it was cut on its way to the client, who asked with it."""
+    key = "sk-upstream-0123456789"
+    answer = {"id": "c1", "choices": [{"message": {"role": "assistant", "content": f"I was given {key}."}}]}
+    exchange = Exchange(
+        id="e1", tenant_id=tenant.pk, label="main", model="m", said=Said(), checks_arguments=True, key=key,
+        request=json.dumps({"model": "main", "messages": [QUESTION]}).encode(), started_at=dt.datetime.now(dt.UTC),
+    )  # fmt: skip
+    exchange.status = 200
+    for piece in (json.dumps(answer)[:90], json.dumps(answer)[90:]):
+        exchange.keep(piece.encode())
+    with tenant_scope(tenant):
+        assert record(exchange, may_wait=False) == ""
+        kept = Turn.objects.get().messages or ""
+    assert key not in kept
+    assert "I was given {secret:MODEL_KEY}." in kept
