@@ -1,5 +1,6 @@
 """A real Chromium on the real service: granian in front, a Celery worker behind, the test's database between."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from tenants.models import Membership, User
 from tests.browser.turns import house, turn_servers, turn_worker  # noqa: F401  (fixtures)
+from tests.replay.lab import Models
 from tests.service import ROOT, Service
 
 VIOLATIONS = """
@@ -34,13 +36,23 @@ def browser(chromium: str, live_service: Service) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def worker(live_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs jobs, not turns (it may call nobody), from messages that travel as `make run` without Redis sends them."""
+def model_server() -> Iterator[Models]:
+    with Models().serving() as models:
+        yield models
+
+
+@pytest.fixture(scope="package")
+def worker(live_service: Service, model_server: Models, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs jobs, not turns, from messages that travel as `make run` without Redis sends them. It may call the model
+    server and nobody else. The only one of the package: of two, either might take a job."""
     log = tmp_path_factory.mktemp("worker") / "worker.log"
-    command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "-Q", "celery", "--pool=solo",
-               "--loglevel=INFO", "--without-mingle", "--without-gossip", "--without-heartbeat"]  # fmt: skip
+    env = {name: value for name, value in os.environ.items() if name != "DJANGO_ALLOW_ASYNC_UNSAFE"}
+    env |= {"OUTBOUND_ALLOW_CIDRS": "127.0.0.1/32", "OUTBOUND_ALLOW_PORTS": str(model_server.port)}
+    command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "-Q", "celery", "--pool=threads",
+               "--concurrency=2", "--loglevel=INFO", "--without-mingle", "--without-gossip",
+               "--without-heartbeat"]  # fmt: skip
     with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=env)
     yield
     process.terminate()
     try:

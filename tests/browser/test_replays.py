@@ -1,9 +1,6 @@
 """A replay from its start to a dispute: a real worker asks a real model server while somebody watches."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,38 +14,9 @@ from tests.browser.test_look import FAINT
 from tests.factories import CaseFactory
 from tests.pages.replay_rows import make_replay, make_row, result_of, samples_of
 from tests.replay.lab import Lab, Models
-from tests.service import ROOT, Service
 
 pytestmark = pytest.mark.browser
 WAIT_MS = 120_000  # a worker that shares its cores
-
-
-@pytest.fixture(scope="module")
-def model_server() -> Iterator[Models]:
-    with Models().serving() as models:
-        yield models
-
-
-@pytest.fixture(scope="module")
-def replay_worker(
-    live_service: Service, model_server: Models, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """A worker of the queue that replays travel in, which may call the model server on loopback."""
-    log = tmp_path_factory.mktemp("replays") / "worker.log"
-    env = {name: value for name, value in os.environ.items() if name != "DJANGO_ALLOW_ASYNC_UNSAFE"}
-    env |= {"OUTBOUND_ALLOW_CIDRS": "127.0.0.1/32", "OUTBOUND_ALLOW_PORTS": str(model_server.port)}
-    command = [sys.executable, "-m", "celery", "-A", "quality.celery:app", "worker", "-Q", "celery", "--pool=threads",
-               "--concurrency=2", "--hostname=replays@browser", "--loglevel=INFO", "--without-mingle",
-               "--without-gossip", "--without-heartbeat"]  # fmt: skip
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=env)
-    yield
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
@@ -58,7 +26,7 @@ def admin(member: Callable[..., Membership]) -> Membership:
 
 @pytest.fixture
 def lab(
-    replay_worker: None,
+    worker: None,
     model_server: Models,
     tenant: Tenant,
     admin: Membership,
