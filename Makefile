@@ -39,7 +39,7 @@ check: lint test ## Lint, then test; .ci/run adds Redis, crashes and the oldest 
 # Twice as many workers as cores: nearly all of the time leases and restarts are waited for.
 crash: ## Kill and stop real workers at every step of a turn, and check what must hold
 	@bin/bootstrap
-	@exec bin/with-services $(BIN)/python -m pytest -n $${TEST_WORKERS:-$$(($$(getconf _NPROCESSORS_ONLN) * 2))} --dist worksteal -m crash tests $(ARGS)
+	@exec bin/with-services $(BIN)/python -m pytest -n $${TEST_WORKERS:-$$(($$(getconf _NPROCESSORS_ONLN) * 2))} --dist worksteal -m crash tests/crash tests/replay $(ARGS)
 
 bench: ## Run the benchmarks; ARGS="ingest 20000" names one
 	@exec bin/bench $(ARGS)
