@@ -163,9 +163,7 @@ def test_the_list_walks_an_index_of_its_tenant(tenant: Tenant) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off")
             cursor.execute("SET LOCAL enable_bitmapscan = off")
-            cursor.execute(
-                "SET LOCAL enable_sort = off"
-            )  # of thirty rows any plan is cheap; asked is for the one there is
+            cursor.execute("SET LOCAL enable_sort = off")  # any plan is cheap for thirty rows
         page = calls.find(CallFilter(), page_size=10)
         assert page.next
         queryset = calls.matching(CallFilter()).filter(Cursor.read(page.next).position.older())
