@@ -163,13 +163,14 @@ class _StepView(TenantView):
         return Response(shapes.replay_told(replay_at(replay.pk)))
 
 
+def _describes[F: Callable[..., Any]](operation_id: str) -> Callable[[F], F]:
+    """The description of a step: it takes no body."""
+    answers = {200: shapes.ReplayDetailSerializer, 409: WRONG_STATE}
+    return extend_schema(operation_id=operation_id, tags=TAG, request=None, responses=answers)
+
+
 class ReplayPauseView(_StepView):
-    @extend_schema(
-        operation_id="pauseReplay",
-        tags=TAG,
-        request=None,
-        responses={200: shapes.ReplayDetailSerializer, 409: WRONG_STATE},
-    )
+    @_describes("pauseReplay")
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response | HttpResponse:
         """Begin no more samples; those under way end and are kept."""
@@ -177,12 +178,7 @@ class ReplayPauseView(_StepView):
 
 
 class ReplayResumeView(_StepView):
-    @extend_schema(
-        operation_id="resumeReplay",
-        tags=TAG,
-        request=None,
-        responses={200: shapes.ReplayDetailSerializer, 409: WRONG_STATE},
-    )
+    @_describes("resumeReplay")
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response | HttpResponse:
         """Go on with what a pause left."""
@@ -190,12 +186,7 @@ class ReplayResumeView(_StepView):
 
 
 class ReplayCancelView(_StepView):
-    @extend_schema(
-        operation_id="cancelReplay",
-        tags=TAG,
-        request=None,
-        responses={200: shapes.ReplayDetailSerializer, 409: WRONG_STATE},
-    )
+    @_describes("cancelReplay")
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response | HttpResponse:
         """End it for good: samples under way are broken off, finished ones stay."""
@@ -203,12 +194,7 @@ class ReplayCancelView(_StepView):
 
 
 class ReplayRetryView(_StepView):
-    @extend_schema(
-        operation_id="retryReplay",
-        tags=TAG,
-        request=None,
-        responses={200: shapes.ReplayDetailSerializer, 409: WRONG_STATE},
-    )
+    @_describes("retryReplay")
     @in_scope
     def post(self, request: TokenRequest, pk: int) -> Response | HttpResponse:
         """Ask again for samples that ended in an error, of a replay that has ended. Budgets begin anew."""
