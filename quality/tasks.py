@@ -5,13 +5,15 @@ A message only says that there is a row; `tick` publishes again what a lost mess
 
 import logging
 import os
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 from celery import Task, shared_task
 from django.conf import settings
-from django.db import connections
+from django.db import close_old_connections, connections
+from django.db.models import QuerySet
 from kombu.exceptions import OperationalError
 
 logger = logging.getLogger(__name__)
@@ -113,40 +115,61 @@ def make_hints(tenant_id: int) -> None:
 @shared_task(ignore_result=True, time_limit=60)
 def tick() -> None:
     """What is due: imports, exports, replays and turns whose worker or message is gone, schedules, notifications,
-    turns without hints or with those of older rules, events and files past their time."""
+    turns without hints or with those of older rules, events and files past their time. A step that fails is logged and
+    tried again by the next tick; the others do not wait for it."""
+    if "janitor" not in connections:
+        logger.warning("DATABASE_JANITOR_URL is not set: what was lost is not taken up again.")
+        return
+    for name, step in _steps():
+        try:
+            step()
+        except Exception:
+            logger.exception("The tick could not do this: %s. The next one tries again.", name)
+            close_old_connections()  # one that broke is of no use to the next step
+
+
+def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
+    """What a tick does, in its order, by names for the log."""
     from quality import export_jobs
     from quality.improve.coach import runs as coach
-    from quality.ingest import importer, otlp_store, taking_back
+    from quality.ingest import importer, otlp_store, taking_back, uploads
     from quality.replay import notify
     from quality.replay import run as replays
     from quality.replay import schedules as replay_schedules
     from quality.review import hinting
     from quality.turns import events, leases, schedules
 
-    if "janitor" not in connections:
-        logger.warning("DATABASE_JANITOR_URL is not set: what was lost is not taken up again.")
-        return
-    for tenant_id, import_id in importer.expired().values_list("tenant_id", "pk"):
-        publish(import_traces, tenant_id, import_id)
-    for tenant_id, import_id in taking_back.lost().values_list("tenant_id", "pk"):
-        publish(take_back_import, tenant_id, import_id)
-    for tenant_id, trace_id in otlp_store.unread().values_list("tenant_id", "pk"):
-        publish(read_spans, tenant_id, trace_id)
-    for tenant_id, export_id in export_jobs.lost().values_list("tenant_id", "pk"):
-        publish(run_export, tenant_id, export_id)
-    for tenant_id, run_id in coach.overdue().values_list("tenant_id", "pk"):
-        publish(run_coach, tenant_id, run_id)
-    for tenant_id, replay_id in replays.lost().values_list("tenant_id", "pk"):
-        publish(run_replay, tenant_id, replay_id)
-    for tenant_id, turn_id in leases.overdue(settings.TURN_SWEEP_S):
+    return (
+        ("imports", lambda: _publish_again(import_traces, importer.expired())),
+        ("imports to be taken back", lambda: _publish_again(take_back_import, taking_back.lost())),
+        ("traces to be read", lambda: _publish_again(read_spans, otlp_store.unread())),
+        ("exports", lambda: _publish_again(run_export, export_jobs.lost())),
+        ("runs of the coach", lambda: _publish_again(run_coach, coach.overdue())),
+        ("replays", lambda: _publish_again(run_replay, replays.lost())),
+        ("turns", lambda: _publish_turns(leases.overdue(settings.TURN_SWEEP_S))),
+        ("schedules of turns", schedules.fire_due),
+        ("schedules of replays", replay_schedules.fire_due),
+        ("notifications", notify.deliver_due),
+        ("hints of older rules", hinting.sweep_outdated),
+        ("hints", lambda: _publish_hints(hinting.waiting())),
+        ("old events", events.delete_old),
+        ("old spans", otlp_store.delete_old),
+        ("old exports", export_jobs.sweep),
+        ("previews", importer.discard_undecided),
+        ("uploads", uploads.sweep),
+    )
+
+
+def _publish_again(task: Task, rows: QuerySet[Any]) -> None:
+    for tenant_id, pk in rows.values_list("tenant_id", "pk"):
+        publish(task, tenant_id, pk)
+
+
+def _publish_turns(turns: Iterable[tuple[int, int]]) -> None:
+    for tenant_id, turn_id in turns:
         publish(run_turn, tenant_id, turn_id)
-    schedules.fire_due()
-    replay_schedules.fire_due()
-    notify.deliver_due()
-    hinting.sweep_outdated()
-    for tenant_id in hinting.waiting():
+
+
+def _publish_hints(tenants: Iterable[int]) -> None:
+    for tenant_id in tenants:
         publish(make_hints, tenant_id)
-    events.delete_old()
-    otlp_store.delete_old()
-    export_jobs.sweep()
-    importer.discard_undecided()
