@@ -72,16 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_options(options)
         report = asyncio.run(Run(options).report())
+        sys.stdout.flush()  # here, where a reader that has left is heard of
     except (EngineError, BadAttempt) as error:
         sys.stderr.write(f"{PROGRAM}: {visible(str(error))}\n")
         return int(Exit.INCOMPLETE if isinstance(error, Incomplete) else Exit.BAD_INPUT)
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write(f"{PROGRAM}: stopped\n")
         return int(Exit.INCOMPLETE)
+    except BrokenPipeError:
+        _hush()
+        return int(Exit.PASSED if options.dry_run else Exit.INCOMPLETE)
     if report is None:
         return int(Exit.PASSED)
     try:
         _write(report, options)
+    except BrokenPipeError:
+        _hush()
     except OSError as error:
         sys.stderr.write(f"{PROGRAM}: the report cannot be written to {error.filename}: {error.strerror}\n")
         return int(Exit.BAD_INPUT)
@@ -509,6 +515,14 @@ def _write(report: Report, options: argparse.Namespace) -> None:
             with path.open(mode, encoding="utf-8", newline="\n") as file:
                 file.write(text())
     sys.stdout.write(report.json() if options.json else table(report))
+    sys.stdout.flush()
+
+
+def _hush() -> None:
+    """Whoever read the output (`| head`) has left: what is still in its buffers goes nowhere, and is no fault."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from quality.cases.values import plain, pointer_to
 
 CASE = "tool_call_regression_case"
 END = "_end"
+NO_END = "no_end"  # code of the fault, or of the warning
 MAX_FAULTS = 20  # of one line
 
 
@@ -158,7 +159,7 @@ def _check_end(record: dict[str, Any], number: int, count: int, sha256: str, fou
 
 def _no_end(number: int, count: int, required: bool, found: CaseFile) -> None:
     message = f"no end of the export after {count} records: the file may be cut"
-    fault = LineFault(line=number, code="no_end", message=message)
+    fault = LineFault(line=number, code=NO_END, message=message)
     (found.faults if required else found.warnings).append(fault)
 
 

@@ -17,7 +17,7 @@ from engine.errors import EngineError
 from engine.net import Client, Guard, Policy, parse_url
 from engine.providers.openai import error_message
 from engine.providers.retry import RetryPolicy, is_retried, parse_retry_after
-from quality.cases.record import CaseFile, LineFault, read_cases
+from quality.cases.record import NO_END, CaseFile, LineFault, read_cases
 
 EXPORT: Final = "/api/admin/quality/tool-call-regression-cases/export.jsonl"
 STYLES: Final = "/api/admin/styles"
@@ -36,12 +36,14 @@ class Unreachable(SourceError):
 
 
 def read_file(path: Path, *, require_trailer: bool = True) -> CaseFile:
-    """Cases of an exported file; raises `SourceError` where there is none."""
+    """Cases of an exported file; raises `SourceError` where there is none. Without `require_trailer` none is missed."""
     try:
         with path.open("rb") as lines:
             found = read_cases(lines, require_trailer=require_trailer)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}. Name an export of regression cases.") from error
+    if not require_trailer:
+        found.warnings = [warning for warning in found.warnings if warning.code != NO_END]
     return _without_twins(found)
 
 

@@ -1,6 +1,8 @@
 """`quality-tool-regressions` as a shell runs it, against a real model server."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from quality.cases.report import KIND
 from tests.cases.samples import calls
-from tests.cases.suite import TOOLS, answered, asked, look, made, playing, right, run, say, verdicts, written
+from tests.cases.suite import ROOT, TOOLS, answered, asked, look, made, playing, right, run, say, verdicts, written
 
 SENT = {"reply": {"must": [{"contains": "sent"}]}}
 
@@ -55,7 +57,18 @@ def test_a_cut_file_is_bad_input(tmp_path: Path) -> None:
         assert ran.returncode == 2
         assert words in ran.stdout
     file.write_bytes(lines[0])
-    assert run("--file", file, "--no-trailer").returncode == 0
+    by_hand = run("--file", file, "--no-trailer")
+    assert by_hand.returncode == 0
+    assert "may be cut" not in by_hand.stdout
+
+
+@pytest.mark.parametrize("arguments", ["", "--replay --dry-run --base-url http://127.0.0.1:9/v1 --model m"])
+def test_a_reader_that_has_seen_enough_is_no_fault(tmp_path: Path, arguments: str) -> None:
+    file = written(tmp_path / "cases.jsonl", *(made(number) for number in range(1, 400)))
+    command = f"{sys.executable} -m quality.cases.cli --file {file} {arguments} | head -n 2; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True)
+    assert (ran.stderr, ran.stdout.splitlines()[-1]) == ("", "0")
+    assert len(ran.stdout.splitlines()) == 3
 
 
 def test_a_case_that_is_there_twice_is_a_fault(tmp_path: Path) -> None:
