@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -173,13 +173,29 @@ def is_suspect(first: tuple[int, int], second: tuple[int, int]) -> bool:
 
 def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
     """Cohen's kappa of two judges; None where there is nothing to agree on beyond chance."""
-    if not pairs:
+    return kappa_of(Counter(pairs))
+
+
+def kappa_of(table: Mapping[tuple[str, str], int]) -> float | None:
+    """Cohen's kappa of how often two judges said what: counts by (what one said, what the other said)."""
+    shares = agreed_shares(table)
+    if shares is None or shares[1] == 1:
         return None
-    n = len(pairs)
-    agreed = Fraction(sum(left == right for left, right in pairs), n)
-    lefts, rights = Counter(left for left, _ in pairs), Counter(right for _, right in pairs)
-    chance = Fraction(sum(lefts[label] * rights[label] for label in lefts), n * n)
-    return None if chance == 1 else float((agreed - chance) / (1 - chance))
+    agreed, chance = shares
+    return float((agreed - chance) / (1 - chance))
+
+
+def agreed_shares(table: Mapping[tuple[str, str], int]) -> tuple[Fraction, Fraction] | None:
+    """On which share of the items two judges agree, and on which they would by chance; None: there are no items."""
+    n = sum(table.values())
+    if not n:
+        return None
+    lefts, rights = Counter[str](), Counter[str]()
+    for (left, right), count in table.items():
+        lefts[left] += count
+        rights[right] += count
+    agreed = sum(count for (left, right), count in table.items() if left == right)
+    return Fraction(agreed, n), Fraction(sum(lefts[label] * rights[label] for label in lefts), n * n)
 
 
 # How many cases are enough.
