@@ -58,8 +58,12 @@ def test_a_file_is_looked_at_corrected_imported_opened_and_taken_back_by_keys(de
     window.press("n")
     expect(page.get_by_role("dialog")).to_be_hidden()
     window.press("t")
-    expect(page.get_by_role("button", name="Take it back")).to_be_focused()
+    expect(page.get_by_role("link", name="Keep it")).to_be_focused()
     page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    window.press("t")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    window.press("y")
     expect(page.locator("#progress .tag")).to_have_text("taken back", timeout=PATIENCE_MS)
     with tenant_scope(tenant):
         assert not ToolCall.objects.exists()
