@@ -37,6 +37,7 @@ class Review(OnItem):
     tool_name = models.TextField(blank=True)
     started_at = models.DateTimeField()
     updated_at = models.DateTimeField(default=timezone.now)
+    archived_at = models.DateTimeField(null=True, help_text="Since when lists and Review leave it out.")
 
     objects = TenantManager["Review"]()
 
@@ -54,6 +55,11 @@ class Review(OnItem):
         indexes = [
             models.Index(fields=["tenant", "call"], name="agent_tool_call_reviews_call"),
             models.Index(fields=["tenant", "label", "-started_at", "-id"], name="agent_tool_call_reviews_label"),
+            models.Index(
+                fields=["tenant", "call"],
+                name="agent_tool_call_reviews_arch",
+                condition=models.Q(archived_at__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -44,6 +44,10 @@ class User(AbstractBaseUser):
     name = models.CharField(max_length=120, blank=True)
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
+    language = models.CharField(max_length=10, blank=True, help_text="Of the pages; empty: what the browser asks for.")
+    review_settings = models.JSONField(
+        default=dict, blank=True, help_text="How this person reviews: `keys` by action, `advance` after a label."
+    )
 
     USERNAME_FIELD = "email"
     EMAIL_FIELD = "email"

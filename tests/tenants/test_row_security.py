@@ -251,14 +251,17 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
     }  # fmt: skip
     states = {
         "agent_tool_calls": "result", "agent_tool_call_improvement_proposals": "pending", "coach_items": "open",
-        "quarantine_proposals": "pending", "replay_notifications": "pending",
+        "quarantine_proposals": "pending", "replay_notifications": "pending", "label_suggestions": "open",
+        "review_assignments": "claimed", "review_queues": "open",
     }  # fmt: skip
-    kinds = {"coach_items": "guidance", "exports": "calls", "replay_findings": "disputed"}
-    called = {"replay_sides": "baseline"}
+    kinds = {
+        "coach_items": "guidance", "exports": "calls", "replay_findings": "disputed", "review_queues": "fixed",
+    }  # fmt: skip
+    called = {"replay_sides": "baseline", "review_queues": f"x{next(_numbers)}"}
     checked = {"state": states.get(table, "done"), "label": "other", "purpose": "tool", "action": "label",
                "role": "viewer", "name": called.get(table, "x"), "channel": "api",
                "kind": kinds.get(table, "approve"), "status": "active",
-               "format": "jsonl"}  # fmt: skip
+               "format": "jsonl", "ordering": "newest"}  # fmt: skip
     values = (
         {name: checked.get(name, fill[kind]) for name, kind, identity in columns if identity == "NO"}
         | {"tenant_id": tenant_id}
