@@ -111,6 +111,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "quality.middleware.SessionRenewalMiddleware",
     "quality.middleware.NoStoreMiddleware",
+    "quality.languages.LanguageMiddleware",
     "quality.middleware.BusyMiddleware",
     "quality.middleware.TimeZoneMiddleware",
 ]
@@ -338,6 +339,9 @@ SECURE_CSP = {
 
 # --- words, time, files ----------------------------------------------------------------------------------------------
 LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("it", "Italian"), ("es", "Spanish"), ("ru", "Russian")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+FORMAT_MODULE_PATH = ["quality.formats"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -2,12 +2,13 @@
 
 from django.urls import include, path
 
-from quality.pages import theme
+from quality.pages import language, theme
 
 urlpatterns = [
     path("", include("quality.pages.people_urls")),
     path("", include("quality.api.urls")),
     path("theme/", theme.choose, name="theme"),
+    path("language/", language.choose, name="language"),
     path("t/<slug:slug>/", include("quality.pages.urls")),
     path("t/<slug:slug>/", include("quality.pages.settings_urls")),
 ]

@@ -6,6 +6,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils import timezone
 
+from quality import languages
 from quality.pages import navigation, theme
 from quality.turns.waiting import COUNT_CAP, num_waiting
 from tenants.models import Membership, Role
@@ -14,7 +15,7 @@ from tenants.scope import tenant_scope
 
 def shell(request: HttpRequest) -> dict[str, Any]:
     """`tenant`, `membership` and what the member may do (None outside a tenant), the pages there are for
-    them, the theme, and the zone times are shown in."""
+    them, the theme, the languages there are and the one that was chosen, and the zone times are shown in."""
     membership = getattr(request, "membership", None)
     return {
         "tenant": getattr(request, "tenant", None),
@@ -25,6 +26,8 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "num_pending": partial(_num_pending, membership),
         "theme": theme.chosen(request),
         "next_theme": theme.after(theme.chosen(request)),
+        "language": languages.chosen(request),
+        "languages": languages.names(),
         "zone": timezone.get_current_timezone_name(),
         "zone_short": timezone.localtime().tzname(),
     }

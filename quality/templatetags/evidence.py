@@ -7,12 +7,15 @@ import datetime as dt
 from typing import Any
 
 from django import template
-from django.utils import timezone
+from django.utils import formats, timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from engine.visible import segments
 from engine.visible import visible as visible_text
+from quality.languages import number
 from quality.models import Label
 from quality.review import jsonview
 
@@ -65,7 +68,7 @@ def _tree(node: jsonview.Node, depth: int) -> SafeString:
         return _container(node, depth)
     if node.kind != "string":
         return format_html('<span class="json-{}">{}</span>', node.kind, _inert(node.text))
-    more = format_html(' <span class="cut">… {} more characters</span>', f"{node.hidden:,}") if node.hidden else ""
+    more = format_html(' <span class="cut">{}</span>', _characters(node.hidden)) if node.hidden else ""
     return format_html('<span class="json-string" dir="auto">{}</span>{}', _inert(node.text), more)
 
 
@@ -78,19 +81,30 @@ def _container(node: jsonview.Node, depth: int) -> SafeString:
         '<li><span class="json-key"><bdi>{}</bdi></span> {}</li>',
         ((_inert(key), _tree(child, depth + 1)) for key, child in node.children),
     )
-    more = format_html('<li class="cut">… {} more</li>', f"{node.hidden:,}") if node.hidden else ""
+    more = format_html('<li class="cut">{}</li>', _("… %(n)s more") % {"n": number(node.hidden)}) if node.hidden else ""
     listed = format_html('<ul class="json">{}{}</ul>', items, more)
     if depth < OPEN_DEPTH and node.size <= 20:
         return listed
-    noun = "member" if is_object else "item"
-    count = f"{node.size:,} {noun}{'' if node.size == 1 else 's'}"
+    count = _members(node.size) if is_object else _items(node.size)
     return format_html('<details class="json-fold"><summary>{}</summary>{}</details>', count, listed)
+
+
+def _characters(n: int) -> str:
+    return ngettext("… %(n)s more characters", "… %(n)s more characters", n) % {"n": number(n)}
+
+
+def _members(n: int) -> str:
+    return ngettext("%(n)s member", "%(n)s members", n) % {"n": number(n)}
+
+
+def _items(n: int) -> str:
+    return ngettext("%(n)s item", "%(n)s items", n) % {"n": number(n)}
 
 
 @register.filter
 def label_name(value: str | None) -> str:
     """`wrong_tool` → Wrong tool."""
-    return str(Label(value).label) if value in Label.values else (value or "Unlabelled")
+    return str(Label(value).label) if value in Label.values else (value or _("Unlabelled"))
 
 
 @register.filter
@@ -99,9 +113,11 @@ def duration(ms: int | None) -> str:
     if ms is None:
         return ""
     if ms < 1_000:
-        return f"{ms} ms"
+        return _("%(n)s ms") % {"n": ms}
     seconds = ms / 1_000
-    return f"{seconds:.1f} s" if seconds < 60 else f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds < 60:
+        return _("%(n)s s") % {"n": number(seconds, 1)}
+    return _("%(min)s min %(s)s s") % {"min": number(seconds // 60), "s": int(seconds % 60)}
 
 
 @register.filter
@@ -110,9 +126,9 @@ def size(count: int | None) -> str:
     value = float(count or 0)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:
-            return f"{value:.0f} {unit}" if value.is_integer() else f"{value:.1f} {unit}"
+            return f"{number(value, 0 if value.is_integer() else 1)} {unit}"
         value /= 1024
-    return f"{value:.2f} GiB"
+    return f"{number(value, 2)} GiB"
 
 
 @register.filter
@@ -121,7 +137,7 @@ def share(part: int, whole: int) -> str:
     if not whole:
         return "–"
     percent = 100 * part / whole
-    return f"{percent:.1f} %" if 0 < percent < 10 or 99 < percent < 100 else f"{percent:.0f} %"
+    return f"{number(percent, 1 if 0 < percent < 10 or 99 < percent < 100 else 0)} %"
 
 
 @register.simple_tag
@@ -131,9 +147,10 @@ def moment(value: dt.datetime | None, recorded: bool = True) -> SafeString:
         return format_html('<span class="muted">{}</span>', "–")
     local = timezone.localtime(value)
     if not recorded:
-        return format_html('<span class="muted" title="{}">{}</span>', "The source gave no time.", "no time")
-    year = "%d %b %Y" if local.year != timezone.localtime().year else "%d %b"
-    shown = local.strftime(f"{year} %H:%M:%S").lstrip("0")
+        return format_html('<span class="muted" title="{}">{}</span>', _("The source gave no time."), _("no time"))
+    is_of_year = local.year == timezone.localtime().year
+    day = formats.date_format(local, "MONTH_DAY_FORMAT" if is_of_year else "DATE_FORMAT")
+    shown = f"{day} {formats.time_format(local, 'TIME_FORMAT')}"
     return format_html(
         '<time datetime="{}" title="{} ({})">{}</time>',
         value.isoformat(),

@@ -1,7 +1,11 @@
 """Replays on pages: rates, money and times in few characters, and what a side is asked with."""
 
-from django import template
+from decimal import Decimal
 
+from django import template
+from django.utils.translation import gettext as _
+
+from quality.languages import number
 from quality.models import ReplaySide
 from quality.replay.sample_view import VERDICTS
 
@@ -15,7 +19,7 @@ def percent(share: float | None) -> str:
     if share is None:
         return "–"
     value = 100 * share
-    return f"{value:.1f} %" if 0 < value < 1 or 99 < value < 100 else f"{value:.0f} %"
+    return f"{number(value, 1 if 0 < value < 1 or 99 < value < 100 else 0)} %"
 
 
 @register.filter
@@ -24,7 +28,8 @@ def short(count: int | None) -> str:
     value = count or 0
     for size, unit in _UNITS:
         if value >= size:
-            return f"{value / size:.1f}".removesuffix(".0") + unit
+            tenths = round(10 * value / size)
+            return number(tenths / 10, 0 if tenths % 10 == 0 else 1) + unit
     return str(value)
 
 
@@ -33,7 +38,9 @@ def money(cost: float | None) -> str:
     """An amount in the currency of the endpoints' prices; small ones keep two digits that count."""
     if not cost:
         return "0" if cost == 0 else "–"
-    return f"{cost:,.2f}" if cost >= 1 else f"{cost:.2g}" if cost >= 0.0001 else "< 0.0001"
+    if cost >= 1:
+        return number(cost, 2)
+    return _spelled(f"{cost:.2g}") if cost >= 0.0001 else f"< {number(0.0001, 4)}"
 
 
 @register.filter
@@ -42,21 +49,24 @@ def took(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+        return _("%(n)s s") % {"n": number(seconds, 1 if seconds < 10 else 0)}
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    if hours:
+        return _("%(h)s h %(min)s min") % {"h": number(hours), "min": minutes}
+    return _("%(min)s min %(s)s s") % {"min": minutes, "s": rest}
 
 
 @register.filter
 def p_value(p: float | None) -> str:
-    return "–" if p is None else f"{p:.3g}"
+    return "–" if p is None else _spelled(f"{p:.3g}")
 
 
 @register.filter
 def points(difference: float) -> str:
     """A difference of two shares, in points of per cent with its sign."""
-    return f"{100 * difference:+.1f} points".replace("-", "−")
+    mark = "−" if difference < 0 else "+"
+    return _("%(n)s points") % {"n": mark + number(abs(100 * difference), 1)}
 
 
 @register.filter
@@ -74,11 +84,17 @@ def verdict_word(verdict: str) -> str:
 def prompt_word(side: ReplaySide) -> str:
     if side.style_id:
         return f"{side.style_id}@{side.style_version}" if side.style_version else side.style_id
-    return "recorded prompt" if side.system_prompt is None else "another prompt"
+    return _("recorded prompt") if side.system_prompt is None else _("another prompt")
+
+
+def _spelled(figure: str) -> str:
+    """A figure rounded to digits that count, with the language's own point; `1e-05` stays as it is."""
+    digits = len(figure.partition(".")[2])
+    return figure if "e" in figure else number(Decimal(figure), digits)
 
 
 @register.filter
 def tools_word(side: ReplaySide) -> str:
     if side.tools_from == ReplaySide.Tools.RECORDED:
-        return "recorded tools"
-    return "today's tools" if side.tools_from == ReplaySide.Tools.CURRENT else "tools of a toolset"
+        return _("recorded tools")
+    return _("today's tools") if side.tools_from == ReplaySide.Tools.CURRENT else _("tools of a toolset")
