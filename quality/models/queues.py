@@ -60,6 +60,13 @@ class ReviewQueue(TenantModel):
     for_everyone = models.BooleanField(default=True, help_text="False: for the reviewers named alone.")
     guidelines = models.TextField(blank=True, help_text="Markdown, beside the tenant's own.")
     fields = ArrayField(models.TextField(), default=list, blank=True, help_text="Parts shown; none: all of them.")
+    backfill = models.JSONField(
+        default=dict, blank=True, help_text="What is being added by a worker: filter, place, and how far it is."
+    )
+    refreshed_at = models.DateTimeField(
+        default=timezone.now, help_text="Of the most useful: when its entries were put in order last."
+    )
+    deleted_at = models.DateTimeField(null=True, help_text="Until the sweep takes it, it can be brought back.")
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+", db_index=False)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
@@ -70,7 +77,12 @@ class ReviewQueue(TenantModel):
         db_table = "review_queues"
         constraints = [
             tenant_key("review_queues"),
-            models.UniqueConstraint(fields=["tenant", "name"], name="review_queues_name_key"),
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                name="review_queues_name_key",
+                condition=Q(deleted_at__isnull=True),
+                violation_error_message="There is a queue of this name.",
+            ),
             _one_of("kind", ["rule", "fixed", "adjudication"], "review_queues_kind_check"),
             _one_of("state", ["open", "paused", "closed"], "review_queues_state_check"),
             _one_of("ordering", ["newest", "errors", "hints", "spread", "useful"], "review_queues_ordering_check"),
