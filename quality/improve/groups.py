@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from django.db import connection
 from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
 
 from quality.improve import keyset
 from quality.improve.faults import describe_fault
@@ -127,6 +128,11 @@ class Group:
     @property
     def suggested_kind(self) -> ArtifactKind:
         return suggested_kind(self.key, offered=all(map(_is_offered, self.examples[:1])))
+
+    @property
+    def state_word(self) -> str:
+        """What became of it so far, for people."""
+        return _("not tracked") if self.state == "untracked" else str(ProposalState(self.state).label).lower()
 
 
 @dataclass(frozen=True, kw_only=True)

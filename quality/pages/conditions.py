@@ -17,7 +17,7 @@ def conditions(data: QueryDict, names: Iterable[str]) -> QueryDict:
     return query
 
 
-def chips(query: QueryDict, names: Mapping[str, str], words: Words) -> list[dict[str, str]]:
+def chips(query: QueryDict, names: Mapping[str, Any], words: Words) -> list[dict[str, str]]:
     """Each condition in words, with the query string that is left when it is taken away. `names` says what a parameter
     is called, `words` what its values are called."""
     found = []
@@ -26,5 +26,5 @@ def chips(query: QueryDict, names: Mapping[str, str], words: Words) -> list[dict
             rest = query.copy()
             rest.setlist(name, [other for other in query.getlist(name) if other != value])
             shown = words.get(name, {}).get(value, value)
-            found.append({"word": called, "value": str(shown), "without": rest.urlencode()})
+            found.append({"word": str(called), "value": str(shown), "without": rest.urlencode()})
     return found

@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import QueryDict
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext_lazy
 
 from quality.cases import schema
 from quality.cases.explain import explain
@@ -28,6 +31,13 @@ from quality.models import Case
 from quality.review.offered import offered_tools
 
 MAX_TEXT = 200_000
+VERDICTS: dict[str, str | Promise] = {
+    "pass": pgettext_lazy("verdict", "pass"),
+    "fail": pgettext_lazy("verdict", "fail"),
+    "invalid_call": pgettext_lazy("verdict", "invalid_call"),
+    "diverged": pgettext_lazy("verdict", "diverged"),
+    "error": pgettext_lazy("verdict", "error"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +118,10 @@ class Editor:
         has_steps = bool(plain.mode) and plain.mode not in STEPLESS
         return {
             "mode": plain.mode,
-            "modes": [("", "Nothing is said of calls"), *MODES.items()],
+            "modes": [("", _("Nothing is said of calls")), *MODES.items()],
             "groups": [
-                ("step", "Expected calls", _numbered("step", plain.steps), has_steps, "add:step"),
-                ("forbid", "Forbidden calls", _numbered("forbid", plain.forbid), True, "add:forbid"),
+                ("step", _("Expected calls"), _numbered("step", plain.steps), has_steps, "add:step"),
+                ("forbid", _("Forbidden calls"), _numbered("forbid", plain.forbid), True, "add:forbid"),
             ],
             "matchers": [(name, kind.label, kind.hint) for name, kind in MATCHERS.items()],
             "rest": plain.rest.items(),
@@ -132,6 +142,7 @@ def _properties(parameters: Mapping[str, Any] | None) -> list[str]:
 def _told(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": str(judgement.verdict),
+        "word": VERDICTS.get(str(judgement.verdict), str(judgement.verdict)),
         "passed": judgement.passed,
         "reasons": [explain(reason) for reason in judgement.reasons[:10]],
         "more": max(0, len(judgement.reasons) - 10),

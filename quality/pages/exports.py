@@ -9,6 +9,8 @@ from django.contrib import messages
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality import export, export_jobs
@@ -25,14 +27,24 @@ from quality.streaming import stream
 from tenants.models import Role
 from tenants.scope import tenant_scope
 
-KINDS = {"calls": "Calls", "feedback": "Feedback", "cases": "Cases", "proposals": "Proposals"}
-WORDS = {
-    "calls": "with arguments, results and labels",
-    "feedback": "each current label of each reviewer, with note, correction and the call it is on",
-    "cases": "what a replay reads: input, observed and expected",
-    "proposals": "tracked improvements and what became of them",
+KINDS = {
+    "calls": gettext_lazy("Calls"),
+    "feedback": gettext_lazy("Feedback"),
+    "cases": gettext_lazy("Cases"),
+    "proposals": gettext_lazy("Proposals"),
 }
-NOUNS = {"calls": "call", "feedback": "label", "cases": "case", "proposals": "proposal"}
+TITLES = {
+    "calls": gettext_lazy("Export of calls"),
+    "feedback": gettext_lazy("Export of feedback"),
+    "cases": gettext_lazy("Export of cases"),
+    "proposals": gettext_lazy("Export of proposals"),
+}
+WORDS = {
+    "calls": gettext_lazy("with arguments, results and labels"),
+    "feedback": gettext_lazy("each current label of each reviewer, with note, correction and the call it is on"),
+    "cases": gettext_lazy("what a replay reads: input, observed and expected"),
+    "proposals": gettext_lazy("tracked improvements and what became of them"),
+}
 STATUSES = {"cases": CaseStatus.choices, "proposals": ProposalState.choices}
 NAMES = {"feedback": ("label", "from", "to"), "cases": ("status", "label", "tool")}
 NAMES["proposals"] = NAMES["cases"]
@@ -46,7 +58,7 @@ def export_page(request: TenantRequest) -> HttpResponse:
     """The filter, the count, and what a record holds."""
     kind = request.GET.get("what", "calls")
     if kind not in KINDS:
-        raise Http404("No such export.")
+        raise Http404(_("No such export."))
     form, query, context = _filter(request, kind)
     context |= {
         "kind": kind,
@@ -55,7 +67,6 @@ def export_page(request: TenantRequest) -> HttpResponse:
             for at, (name, word) in enumerate(KINDS.items(), 1)
         ],
         "words": WORDS[kind],
-        "noun": NOUNS[kind],
         "filename": f"{request.tenant.slug}-{FILE_NAMES[kind]}.jsonl",
         "file_url": f"export-{kind}",
         "fields": FIELDS[kind].items(),
@@ -121,6 +132,8 @@ def _shown(job: Export) -> dict[str, Any]:
     return {
         "job": job,
         "kind": KINDS[job.kind],
+        "title": TITLES[job.kind],
+        "cap": export_jobs.COUNT_CAP,
         "is_live": job.state in export_jobs.LIVE,
         "is_there": export_jobs.is_there(job),
         "filter": [(name, value) for name, values in QueryDict(job.query).lists() for value in values],
@@ -154,7 +167,7 @@ def export_order(request: TenantRequest) -> HttpResponse:
     """Have the file made in the background, and go where it can be followed."""
     kind, as_csv = request.POST.get("what", ""), request.POST.get("format") == "csv"
     if kind not in KINDS or (as_csv and kind != "feedback"):
-        raise Http404("No such export.")
+        raise Http404(_("No such export."))
     form = EXPORT_FORMS[kind](QueryDict(request.POST.get("query")))
     if not form.is_valid():
         return _refused(request, form)
@@ -186,7 +199,7 @@ def export_progress(request: TenantRequest, pk: int) -> HttpResponse:
 def export_cancel(request: TenantRequest, pk: int) -> HttpResponse:
     """Stop the making of a file."""
     if not export_jobs.cancel_export(_job(pk), actor=request.user):
-        messages.info(cast(HttpRequest, request), "It had ended already.")
+        messages.info(cast(HttpRequest, request), _("It had ended already."))
     return redirect("export-detail", slug=request.tenant.slug, pk=pk)
 
 
@@ -197,12 +210,12 @@ def export_fetch(request: TenantRequest, pk: int) -> HttpResponseBase:
     with tenant_scope(request.tenant):
         job = _job(pk)
         if not export_jobs.is_there(job):
-            raise Http404("This file is not there: it is not made yet, or its week is over. Order the export again.")
+            raise Http404(_("This file is not there: it is not made yet, or its week is over. Order the export again."))
         order = export_jobs.order_of(job)
         try:
             file = export_jobs.stored_path(job.stored_as).open("rb")
         except OSError as error:
-            raise Http404("The file of this export is gone. Order the export again.") from error
+            raise Http404(_("The file of this export is gone. Order the export again.")) from error
         export_jobs.downloaded(job, actor=request.user)
     return stream(
         request,
@@ -219,7 +232,7 @@ def export_manifest(request: TenantRequest, pk: int) -> HttpResponse:
     """What the file is: filter, rows, checksum, form."""
     job = _job(pk)
     if job.state not in (ExportState.DONE, ExportState.EXPIRED):
-        raise Http404("There is no manifest before the file is made.")
+        raise Http404(_("There is no manifest before the file is made."))
     text = json.dumps(export_jobs.manifest(job), indent=2, ensure_ascii=False, cls=DjangoJSONEncoder)
     response = HttpResponse(f"{text}\n".encode(), content_type="application/json; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{request.tenant.slug}-export-{pk}-manifest.json"'

@@ -9,6 +9,8 @@ from django.db.models import Count, Q
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality import calls
@@ -24,11 +26,16 @@ from quality.pages.conditions import Words, chips, conditions
 from quality.pages.render import render_page
 from tenants.models import Role
 
-STATES = {"untracked": "Not tracked", "pending": "Pending", "applied": "Applied", "dismissed": "Dismissed"}
-WORDS = {"label": "label", "tool": "tool", "style": "style", "fault": "fault", "state": "state", "order": "order"}
-ORDERS = {"newest": "Newest first", "largest": "Largest first"}
-
-
+STATES = {"untracked": gettext_lazy("Not tracked"), **dict(ProposalState.choices)}
+WORDS = {
+    "label": gettext_lazy("label"),
+    "tool": gettext_lazy("tool"),
+    "style": gettext_lazy("style"),
+    "fault": gettext_lazy("fault"),
+    "state": gettext_lazy("state"),
+    "order": gettext_lazy("order"),
+}
+ORDERS = {"newest": gettext_lazy("Newest first"), "largest": gettext_lazy("Largest first")}
 SHOWN: Words = {"state": STATES, "order": ORDERS, "label": dict(Label.choices)}
 
 
@@ -80,26 +87,31 @@ class VersionForm(forms.Form):
 
 class DismissForm(VersionForm):
     reason = forms.CharField(
-        label="Why nothing is done", max_length=proposals.MAX_REASON_CHARS, widget=forms.Textarea(attrs={"rows": 2})
+        label=gettext_lazy("Why nothing is done"),
+        max_length=proposals.MAX_REASON_CHARS,
+        widget=forms.Textarea(attrs={"rows": 2}),
     )
 
 
 class ApplyForm(VersionForm):
-    kind = forms.ChoiceField(label="What mended it", choices=ArtifactKind.choices)
+    kind = forms.ChoiceField(label=gettext_lazy("What mended it"), choices=ArtifactKind.choices)
     ref = forms.CharField(
-        label="Reference",
+        label=gettext_lazy("Reference"),
         required=False,
         max_length=proposals.MAX_REF_CHARS,
-        help_text="An address, a commit, style@version, REG-12.",
+        help_text=gettext_lazy("An address, a commit, style@version, REG-12."),
     )
     note = forms.CharField(
-        required=False, max_length=proposals.MAX_NOTE_CHARS, widget=forms.Textarea(attrs={"rows": 2})
+        label=gettext_lazy("Note"),
+        required=False,
+        max_length=proposals.MAX_NOTE_CHARS,
+        widget=forms.Textarea(attrs={"rows": 2}),
     )
 
 
 class ReopenForm(VersionForm):
     reason = forms.CharField(
-        label="Why again",
+        label=gettext_lazy("Why again"),
         required=False,
         max_length=proposals.MAX_REASON_CHARS,
         widget=forms.Textarea(attrs={"rows": 2}),
@@ -163,13 +175,13 @@ def proposal_track(request: TenantRequest) -> HttpResponse:
     """Make a group a proposal, and go to it."""
     form = KeyForm(request.POST)
     if not form.is_valid():
-        raise Http404("There is no such group.")
+        raise Http404(_("There is no such group."))
     try:
         proposal, is_new = proposals.ensure_tracked(form.key, by=request.user)
     except NoSuchGroup as error:
-        messages.error(request, f"{error} The list is fresh now.")
+        messages.error(request, _("%(why)s The list is fresh now.") % {"why": error})
         return redirect("proposal-list", slug=request.tenant.slug)
-    messages.success(request, "Tracked." if is_new else "Somebody tracked it before: here it is.")
+    messages.success(request, _("Tracked.") if is_new else _("Somebody tracked it before: here it is."))
     return redirect("proposal-detail", slug=request.tenant.slug, pk=proposal.pk)
 
 
@@ -198,7 +210,11 @@ def proposal_reopen(request: TenantRequest, pk: int) -> HttpResponse:
 
 
 _STEPS = {"dismiss": proposals.dismiss, "apply": proposals.apply, "reopen": proposals.reopen}
-_DONE = {"dismiss": "Dismissed.", "apply": "Applied.", "reopen": "Open again."}
+_DONE = {
+    "dismiss": gettext_lazy("Dismissed."),
+    "apply": gettext_lazy("Applied."),
+    "reopen": gettext_lazy("Open again."),
+}
 
 
 def _step(request: TenantRequest, pk: int, step: str, form: forms.Form) -> HttpResponse:
@@ -215,7 +231,7 @@ def _step(request: TenantRequest, pk: int, step: str, form: forms.Form) -> HttpR
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            messages.success(request, _DONE[step])
+            messages.success(request, str(_DONE[step]))
             return redirect("proposal-detail", slug=request.tenant.slug, pk=pk)
     return _shown(request, pk, sent={step: form}, status=400)
 
@@ -243,17 +259,18 @@ def _shown(
         "dismiss_form": sent.get("dismiss") or DismissForm(),
         "apply_form": sent.get("apply") or ApplyForm(initial={"kind": proposal.suggested_kind}),
         "reopen_form": sent.get("reopen") or ReopenForm(),
-        "rates": [(word, rate) for word, rate in _rates(found) if rate is not None],
+        "rates": [each for each in _rates(found) if each[1] is not None],
         "min_items": MIN_ITEMS,
         "calls_url": _calls_url(request, proposal),
     }
     return render(cast(HttpRequest, request), "quality/proposal_detail.html", context, status=status)
 
 
-def _rates(found: proposals.ProposalDetail) -> list[tuple[str, Any]]:
+def _rates(found: proposals.ProposalDetail) -> list[tuple[str, Any, bool]]:
+    """(word, rate, is it the one since the decision)"""
     if found.rates.after is None:
-        return [("So far", found.rates.before)]
-    return [("Before", found.rates.before), ("After", found.rates.after)]
+        return [(_("So far"), found.rates.before, False)]
+    return [(_("Before"), found.rates.before, False), (_("After"), found.rates.after, True)]
 
 
 def _calls_url(request: TenantRequest, proposal: Proposal) -> str:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.db.models import Avg, Count, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from engine.providers.protocol import Usage
 from quality.cases.sample import Verdict
+from quality.languages import number
 from quality.models import ReplaySample, ReplaySide
 from quality.replay.sides import price_of
 
@@ -33,7 +36,8 @@ class AskedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideEstimate:
-    """`cost` None: the endpoint has no price. `basis` says what the numbers rest on."""
+    """`cost` None: the endpoint has no price. `num_earlier` samples are what the numbers rest on; without any, the
+    length of the requests."""
 
     name: str
     model_label: str
@@ -43,7 +47,30 @@ class SideEstimate:
     completion_tokens: int
     cost: float | None
     seconds: float
-    basis: str
+    num_earlier: int
+
+    @property
+    def basis(self) -> str:
+        """What the numbers rest on, for programs."""
+        if not self.num_earlier:
+            return "from the length of the requests"
+        return f"from {self.num_earlier:,} earlier samples of these cases and this model"
+
+    @property
+    def basis_words(self) -> str:
+        """The same for people, in their language."""
+        if not self.num_earlier:
+            return _("from the length of the requests")
+        return ngettext(
+            "from %(count)s earlier sample of these cases and this model",
+            "from %(count)s earlier samples of these cases and this model",
+            self.num_earlier,
+        ) % {"count": number(self.num_earlier)}
+
+    @property
+    def side_word(self) -> str:
+        """Which side it is, for people."""
+        return str(ReplaySide.Name(self.name).label).lower()
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -96,6 +123,10 @@ class Estimate:
     def basis(self) -> str:
         return "; ".join(dict.fromkeys(side.basis for side in self.sides))
 
+    @property
+    def basis_words(self) -> str:
+        return "; ".join(dict.fromkeys(side.basis_words for side in self.sides))
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "cases": self.cases,
@@ -130,9 +161,7 @@ def _side(asked: Sequence[AskedCase], side: ReplaySide, *, concurrency: int) -> 
         completion_tokens=completion,
         cost=price.of(Usage(prompt, completion)) if price else None,
         seconds=mean.seconds * samples / min(concurrency, max(1, samples)),
-        basis=f"from {known.count:,} earlier samples of these cases and this model"
-        if known
-        else "from the length of the requests",
+        num_earlier=known.count if known else 0,
     )
 
 

@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext, pgettext_lazy
+
 from quality.cases.attempt import Attempt, BadAttempt, read_attempts
 from quality.cases.conversation import NotReplayable, opening_of
 from quality.cases.expectation import CallShape, Expectation
@@ -23,36 +27,50 @@ from quality.review.conversation import Conversation, read_conversation
 from quality.review.jsonview import Node, decode, tree
 from quality.review.offered import offered_tools
 
-VERDICTS: Final[dict[str, tuple[str, str]]] = {
-    "pass": ("✓", "passed"),
-    "fail": ("✗", "failed"),
-    "invalid_call": ("!", "invalid call"),
-    "diverged": ("≠", "left the recording"),
-    "error": ("?", "error"),
+type Words = str | Promise
+
+VERDICTS: Final[dict[str, tuple[str, Words]]] = {
+    "pass": ("✓", gettext_lazy("passed")),
+    "fail": ("✗", gettext_lazy("failed")),
+    "invalid_call": ("!", gettext_lazy("invalid call")),
+    "diverged": ("≠", gettext_lazy("left the recording")),
+    "error": ("?", gettext_lazy("error")),
 }
 """A verdict as a sign, for rows of many, and as a word."""
 
-SOURCES: Final[dict[str, str]] = {
-    Source.EXACT: "recorded for this call",
-    Source.MATCHED: "recorded for a call that fits the same step",
-    Source.STUB: "written into the case",
-    Source.DRIFTED: "recorded for another call of this tool",
-    Source.ERROR: "not available in a replay",
-    Source.FIXED: "the given result",
-    Source.LIVE: "of the real tool",
-    Source.MISSED: "missed: no recorded result answers this call",
+SOURCES: Final[dict[str, Words]] = {
+    Source.EXACT: gettext_lazy("recorded for this call"),
+    Source.MATCHED: gettext_lazy("recorded for a call that fits the same step"),
+    Source.STUB: gettext_lazy("written into the case"),
+    Source.DRIFTED: gettext_lazy("recorded for another call of this tool"),
+    Source.ERROR: gettext_lazy("not available in a replay"),
+    Source.FIXED: gettext_lazy("the given result"),
+    Source.LIVE: gettext_lazy("of the real tool"),
+    Source.MISSED: gettext_lazy("missed: no recorded result answers this call"),
 }
-ENDINGS: Final[dict[str, str]] = {
-    "answered": "ended with an answer",
-    "stopped": "cut by a limit of the replay",
-    "diverged": "ended where the recording does",
-    "error": "ended in an error that is not the model's",
-    "running": "ended as soon as its verdict was known",
+SOURCE_NAMES: Final[dict[str, Words]] = {
+    Source.EXACT: pgettext_lazy("where a result came from", "exact"),
+    Source.MATCHED: pgettext_lazy("where a result came from", "matched"),
+    Source.STUB: pgettext_lazy("where a result came from", "stub"),
+    Source.DRIFTED: pgettext_lazy("where a result came from", "drifted"),
+    Source.ERROR: pgettext_lazy("where a result came from", "error"),
+    Source.FIXED: pgettext_lazy("where a result came from", "fixed"),
+    Source.LIVE: pgettext_lazy("where a result came from", "live"),
+    Source.MISSED: pgettext_lazy("where a result came from", "missed"),
 }
-RETRIES: Final[dict[str, str]] = {
-    "same_tool": "After an error the same tool is called again.",
-    "stop": "After an error no more call is made.",
-    "ask": "After an error the user is asked.",
+"""The same in a word."""
+
+ENDINGS: Final[dict[str, Words]] = {
+    "answered": gettext_lazy("ended with an answer"),
+    "stopped": gettext_lazy("cut by a limit of the replay"),
+    "diverged": gettext_lazy("ended where the recording does"),
+    "error": gettext_lazy("ended in an error that is not the model's"),
+    "running": gettext_lazy("ended as soon as its verdict was known"),
+}
+RETRIES: Final[dict[str, Words]] = {
+    "same_tool": gettext_lazy("After an error the same tool is called again."),
+    "stop": gettext_lazy("After an error no more call is made."),
+    "ask": gettext_lazy("After an error the user is asked."),
 }
 MAX_REASONS: Final = 30
 
@@ -77,7 +95,7 @@ class ExpectedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """An expectation in words. `need` says how many samples have to pass."""
+    """An expectation in words. `need` is the sentence that says how many samples have to pass."""
 
     behavior: str
     mode: str
@@ -135,7 +153,7 @@ class SampleView:
 
     @property
     def verdict_word(self) -> str:
-        return VERDICTS.get(self.verdict, ("?", self.verdict))[1]
+        return str(VERDICTS.get(self.verdict, ("?", self.verdict))[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +176,7 @@ def expected_of(case: Case) -> Expected:
     calls = expectation.calls
     return Expected(
         behavior=case.behavior,
-        mode=MODES.get(str(calls.mode), str(calls.mode)) if calls else "",
+        mode=str(MODES.get(str(calls.mode), calls.mode)) if calls else "",
         steps=tuple(_step(step) for step in (calls.steps if calls else None) or ()),
         forbidden=tuple(_shape(shape) for shape in expectation.forbid),
         rules=tuple(_rules(expectation)),
@@ -171,24 +189,32 @@ def _step(step: Any) -> ExpectedStep:
     notes = []
     if step.when is not None:
         rest = {name: value for name, value in step.when.source.items() if name not in ("result", "path")}
-        place = place_of(step.when.pointer) or "the result"
-        notes.append(f"only if {place} of step {step.when.result + 1} is {describe(rest)}")
+        told = {"place": place_of(step.when.pointer), "number": step.when.result + 1, "value": describe(rest)}
+        if told["place"]:
+            notes.append(_("only if %(place)s of step %(number)s is %(value)s") % told)
+        else:
+            notes.append(_("only if the result of step %(number)s is %(value)s") % told)
     if step.count is not None:
-        most = "" if step.count.most is None else f" to {step.count.most}"
-        notes.append(f"{step.count.least}{most or ' or more'} times")
+        notes.append(_times(step.count.least, step.count.most))
     if step.group is not None:
-        notes.append(f"in one reply with the others of group {step.group + 1}")
+        notes.append(_("in one reply with the others of group %(number)s") % {"number": step.group + 1})
     return ExpectedStep(number=step.number + 1, ways=tuple(map(_shape, step.shapes)), notes=tuple(notes))
+
+
+def _times(least: int, most: int | None) -> str:
+    if most is None:
+        return _("%(least)s or more times") % {"least": least}
+    return _("%(least)s to %(most)s times") % {"least": least, "most": most}
 
 
 def _shape(shape: CallShape) -> ExpectedCall:
     notes = []
     if shape.extra.allowed:
-        notes.append("other arguments may be there")
+        notes.append(_("other arguments may be there"))
     if shape.extra.ignored:
-        notes.append(f"not looked at: {', '.join(shape.extra.ignored)}")
+        notes.append(_("not looked at: %(names)s") % {"names": ", ".join(shape.extra.ignored)})
     if shape.extra.defaults:
-        notes.append(f"may also be {describe({'equal': dict(shape.extra.defaults)})}")
+        notes.append(_("may also be %(values)s") % {"values": describe({"equal": dict(shape.extra.defaults)})})
     args = tuple((place_of(each.pointer) or each.name, describe(each.matcher.source)) for each in shape.args)
     return ExpectedCall(tool=shape.tool.text, args=args, notes=tuple(notes))
 
@@ -196,38 +222,42 @@ def _shape(shape: CallShape) -> ExpectedCall:
 def _rules(expectation: Expectation) -> Iterable[str]:
     limits, reply = expectation.limits, expectation.reply
     if expectation.calls and expectation.calls.parallel:
-        yield "All calls stand in one reply."
+        yield _("All calls stand in one reply.")
     if limits.max_calls is not None:
-        yield f"At most {limits.max_calls} calls."
+        yield ngettext("At most %(count)s call.", "At most %(count)s calls.", limits.max_calls) % {
+            "count": limits.max_calls
+        }
     if limits.max_cycles is not None:
-        yield f"At most {limits.max_cycles} replies of the model."
+        yield ngettext(
+            "At most %(count)s reply of the model.", "At most %(count)s replies of the model.", limits.max_cycles
+        ) % {"count": limits.max_cycles}
     if expectation.retry:
-        yield RETRIES.get(expectation.retry, expectation.retry)
+        yield str(RETRIES.get(expectation.retry, expectation.retry))
     for check in reply.must:
-        yield f"The reply has {describe_check(check.source)}."
+        yield _("The reply has %(what)s.") % {"what": describe_check(check.source)}
     for check in reply.must_not:
-        yield f"The reply does not have {describe_check(check.source)}."
+        yield _("The reply does not have %(what)s.") % {"what": describe_check(check.source)}
     if reply.judge is not None:
-        yield f"A judging model accepts the reply by: {quote(reply.judge.rubric)}"
+        yield _("A judging model accepts the reply by: %(rubric)s") % {"rubric": quote(reply.judge.rubric)}
     if expectation.null_is_absent:
-        yield "null counts as left out."
+        yield _("null counts as left out.")
 
 
 def _need(expectation: Expectation) -> str:
     match expectation.verdict.need:
         case "all":
-            return "all samples"
+            return _("It passes with all samples.")
         case "majority":
-            return "more than half of the samples"
+            return _("It passes with more than half of the samples.")
         case share:
-            return f"{float(share):.0%} of the samples"
+            return _("It passes with %(share)s of the samples.") % {"share": f"{float(share):.0%}"}
 
 
 def sent_of(case: Case, system_prompt: str | None) -> Sent:
     try:
         opening = opening_of(case, system_prompt)
     except NotReplayable as error:
-        return Sent(conversation=Conversation(), fault=f"It cannot be replayed: {error}.")
+        return Sent(conversation=Conversation(), fault=_("It cannot be replayed: %(why)s.") % {"why": error})
     return Sent(conversation=read_conversation(json.dumps(opening.messages)), notes=opening.notes)
 
 
@@ -237,7 +267,8 @@ def sample_of(data: str, verdict: str, reasons: Iterable[Mapping[str, Any]], too
     try:
         attempt = next(iter(read_attempts([data.encode()])))
     except (BadAttempt, StopIteration) as error:
-        return SampleView(verdict=verdict, reasons=_told(told), fault=f"What is stored of it cannot be read: {error}")
+        fault = _("What is stored of it cannot be read: %(why)s") % {"why": error}
+        return SampleView(verdict=verdict, reasons=_told(told), fault=fault)
     sample = attempt.sample
     return SampleView(
         verdict=verdict,
@@ -249,7 +280,7 @@ def sample_of(data: str, verdict: str, reasons: Iterable[Mapping[str, Any]], too
         ),
         cycles=_cycles(attempt, told, {tool.name: tool.parameters for tool in offered_tools(tools or "[]")}),
         reply=sample.reply,
-        ending=ENDINGS.get(str(sample.ending), str(sample.ending)),
+        ending=str(ENDINGS.get(str(sample.ending), sample.ending)),
         error=sample.error,
         notes=attempt.notes,
         models=attempt.models,
@@ -287,7 +318,7 @@ def _call(call: Call, number: int, source: str, about: list[str], parameters: Ma
         raw=raw,
         fault=call.fault,
         source=source,
-        source_words=SOURCES.get(source, source),
+        source_words=str(SOURCES.get(source, source)),
         result=_tree(call.served.text) if call.served is not None else None,
         is_error=call.served is not None and call.served.is_error,
         reasons=tuple(dict.fromkeys(about)),

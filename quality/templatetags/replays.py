@@ -4,13 +4,19 @@ from decimal import Decimal
 
 from django import template
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from quality.languages import number
 from quality.models import ReplaySide
-from quality.replay.sample_view import VERDICTS
+from quality.replay.sample_view import SOURCE_NAMES, VERDICTS
 
 register = template.Library()
 _UNITS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+_STANDINGS = {
+    "passed": gettext_lazy("passed"),
+    "failed": gettext_lazy("failed"),
+    "undecided": gettext_lazy("undecided"),
+}
 
 
 @register.filter
@@ -77,7 +83,19 @@ def sign(verdict: str) -> str:
 
 @register.filter
 def verdict_word(verdict: str) -> str:
-    return VERDICTS.get(verdict, ("?", verdict))[1]
+    return str(VERDICTS.get(verdict, ("?", verdict))[1])
+
+
+@register.filter
+def standing_word(standing: str) -> str:
+    """How a case stands, in a word."""
+    return str(_STANDINGS.get(standing, standing))
+
+
+@register.filter
+def source_word(source: str) -> str:
+    """Where a result came from, in a word."""
+    return str(SOURCE_NAMES.get(source, source))
 
 
 @register.filter

@@ -9,7 +9,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Left
 
 from quality.calls import COUNT_CAP, PAGE_SIZE, Cursor, Position
-from quality.models import ENDED, Turn, TurnRun
+from quality.models import ENDED, Channel, Turn, TurnRun, TurnState
 from quality.review.conversation import read_conversation
 from quality.review.jsonview import string_start
 from quality.turns.create import SOURCE
@@ -55,6 +55,14 @@ class TurnRow:
     def is_live(self) -> bool:
         """Has it not ended? Then its duration is only that of a part."""
         return self.state not in ENDED
+
+    @property
+    def state_word(self) -> str:
+        return str(TurnState(self.state).label).lower()
+
+    @property
+    def channel_word(self) -> str:
+        return str(Channel(self.channel).label).lower() if self.channel else ""
 
 
 @dataclass(frozen=True, kw_only=True)

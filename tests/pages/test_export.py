@@ -8,7 +8,6 @@ from quality import streaming
 from quality.export import FILE_NAMES
 from quality.export_fields import FIELDS
 from quality.models import Label
-from quality.pages.exports import NOUNS
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from tenants.models import AuditEvent
@@ -84,6 +83,9 @@ def test_where_too_many_files_run_at_once_one_is_told_to_come_back(browse, insid
         events = AuditEvent.objects.filter(action__startswith="export.").order_by("id")
         assert [event.action for event in events] == ["export.calls", "export.refused"]
         assert events[1].detail == {"tools": ["book"], "limit": None, "reason": "busy", "kind": "calls"}
+
+
+NOUNS = {"calls": "call", "feedback": "label", "cases": "case", "proposals": "proposal"}
 
 
 @pytest.fixture
