@@ -67,8 +67,9 @@ def labelled(rubrics: Collection[str] | None = None) -> list[Labelled]:
     ]
 
 
-def agreements(labels: Iterable[Labelled], ask: Ask) -> dict[str, Agreement]:
-    """By rubric. `ask` gives the judge's stored answers."""
+def judged(labels: Iterable[Labelled], ask: Ask) -> dict[str, list[tuple[bool, bool]]]:
+    """By rubric, what the judge says and what a person said, sample by sample. `ask` gives the judge's stored
+    answers; samples that it has not answered are left out."""
     pairs: dict[str, list[tuple[bool, bool]]] = {}
     for each in labels:
         asked = set[str]()
@@ -81,7 +82,12 @@ def agreements(labels: Iterable[Labelled], ask: Ask) -> dict[str, Agreement]:
         if passed is not None:
             for rubric in asked:
                 pairs.setdefault(rubric, []).append((passed, each.is_right))
-    return {rubric: agreement(rubric, said) for rubric, said in pairs.items()}
+    return pairs
+
+
+def agreements(labels: Iterable[Labelled], ask: Ask) -> dict[str, Agreement]:
+    """By rubric. `ask` gives the judge's stored answers."""
+    return {rubric: agreement(rubric, said) for rubric, said in judged(labels, ask).items()}
 
 
 def _recorded() -> Iterator[Labelled]:

@@ -177,9 +177,9 @@ def sheet_of(triples: Iterable[Triple]) -> Sheet:
     return sheet
 
 
-def majority(labels: Iterable[str]) -> str | None:
-    """What most say; None where no label has more than every other, or there is none."""
-    ranked = Counter(labels).most_common(2)
+def majority[T: Hashable](said: Iterable[T]) -> T | None:
+    """What most say; None where nothing is said more often than all else, or nothing at all."""
+    ranked = Counter(said).most_common(2)
     if not ranked or (len(ranked) > 1 and ranked[0][1] == ranked[1][1]):
         return None
     return ranked[0][0]
