@@ -3,12 +3,12 @@
 Nothing is stored. However large the file, no more than `MAX_BYTES` of it (unpacked) is read, once.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO
 
+from quality.ingest import wording
 from quality.ingest.files import TraceFile
 from quality.ingest.formats import FORMATS
 from quality.ingest.noted import meaning
@@ -137,7 +137,7 @@ def _count(seen: Preview, turn: TurnRecord) -> None:
 
 
 def _rows(place: int, turn: TurnRecord) -> Iterable[Row]:
-    asked = _asked(turn)
+    asked = wording.asked(turn.messages)[:_SHOWN_CHARS]
     if not turn.calls:
         return [Row(place, asked, started_at=turn.started_at)]
     return [_row(place, asked, turn, call) for call in turn.calls]
@@ -146,17 +146,3 @@ def _rows(place: int, turn: TurnRecord) -> Iterable[Row]:
 def _row(place: int, asked: str, turn: TurnRecord, call: CallRecord) -> Row:
     result = call.result if call.result is not None else call.error
     return Row(place, asked, call.tool_name, call.args, result, call.is_error, call.started_at or turn.started_at)
-
-
-def _asked(turn: TurnRecord) -> str:
-    """The beginning of what the user said; empty where that is not known."""
-    messages: list[dict[str, Any]] = json.loads(turn.messages) if turn.messages else []
-    said = next((message.get("content") for message in messages if message.get("role") == "user"), None)
-    return _words(said)[:_SHOWN_CHARS]
-
-
-def _words(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return " ".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))

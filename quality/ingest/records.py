@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from quality.ingest.wording import ONE_OF_TWO, call_name, quoted, turn_name
+
 CONFLICT = "conflict"
 MAX_PLACE = 32_767  # of cycle and index
 MAX_TOOLS = 1_000
@@ -167,7 +169,7 @@ def merge_calls(one: CallRecord, other: CallRecord) -> CallRecord:
         if known == told or _is_unknown(name, told):
             continue
         if not _is_unknown(name, known):
-            raise Conflict(name, f"The call {one.external_id} was stored before with another {name}.")
+            raise Conflict(name, f"{call_name(one)} was stored before with another {name}. {ONE_OF_TWO}")
         values[name] = told
     return _with(one, values, {*one.warnings, *other.warnings}, _toolset(one.tools, other.tools))
 
@@ -177,7 +179,8 @@ def correct_call(stored: CallRecord, sent: CallRecord) -> CallRecord:
     not sent stays. Raises Conflict for the place, on which labels hang."""
     for name in _PLACE:
         if getattr(sent, name) and getattr(stored, name) != getattr(sent, name):
-            raise Conflict(name, f"The call {stored.external_id} has another {name}. A place cannot be corrected.")
+            told = f"{call_name(stored)} has another {name}. A place cannot be corrected: send the record without it."
+            raise Conflict(name, told)
     replaced = [
         name
         for name in _CALL_VALUES
@@ -217,7 +220,8 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
     if one.messages != other.messages and one.messages and other.messages:
         first, second = (json.loads(text)[:1] for text in (one.messages, other.messages))
         if first != second:
-            raise Conflict("messages", f"The turn {one.external_id} was stored before with another first message.")
+            both = f"another first message: {quoted(one.messages) or 'none'}, now {quoted(other.messages) or 'none'}"
+            raise Conflict("messages", f"{turn_name(one)} was stored before with {both}. {ONE_OF_TWO}")
     known = [started for started in (one.started_at, other.started_at) if started is not None]
     sums: dict[str, Any] = {name: _greater(getattr(one, name), getattr(other, name)) for name in _TURN_NAMES}
     sums |= {name: _longer(getattr(one, name), getattr(other, name)) for name in _TURN_TEXTS}

@@ -30,6 +30,7 @@ from quality.ingest.records import (
     toolset_sha256,
 )
 from quality.ingest.tables import Key, Raced, Row, StoredCall, StoredTurn
+from quality.ingest.wording import ONE_OF_TWO, PLACE_IS_LABELLED, call_name
 from quality.review import hinting
 from tenants import audit
 from tenants.models import ApiToken, Tenant, User
@@ -262,21 +263,22 @@ class _Plan:
         if merged is known.record and turn == known.turn:
             return known
         if merged.cycle != known.record.cycle and known.stored and known.stored.turn_id in self._labelled:
-            raise Conflict("cycle", f"The call {record.external_id} has labels at cycle {known.record.cycle}.")
+            told = f"{call_name(known.record)} has labels at cycle {known.record.cycle}, and is told at {merged.cycle}."
+            raise Conflict("cycle", f"{told} {PLACE_IS_LABELLED}")
         return _Call(merged, turn, known.stored, corrected)
 
     def _move(self, draft: _Draft, call: _Call, target: Key) -> None:
         """Take a call whose turn was not told before into its turn, with what was told of the turn. Raises Conflict."""
-        left, name = call.turn, call.record.external_id
-        if left[1] != anonymous_turn_id(call.record.source, name):
-            raise Conflict("turn", f"The call {name} was stored before in another turn.")
+        left, name = call.turn, call_name(call.record)
+        if left[1] != anonymous_turn_id(call.record.source, call.record.external_id):
+            raise Conflict("turn", f"{name} was stored before in another turn. {ONE_OF_TWO}")
         old = draft.turns.get(left) or self._turns.get(left)
         if old is None:
             old = _Turn(self._contents[left], self._stored_turns[left], False)
         new = draft.turns[target]
         told = msgspec.structs.replace(old.record, external_id=target[1])
         if new.stored is not None and old.stored is not None and old.stored.id in self._labelled:
-            raise Conflict("turn", f"The call {name} has labels in the turn that it was stored in.")
+            raise Conflict("turn", f"{name} has labels in the turn that it was stored in. {PLACE_IS_LABELLED}")
         draft.turns[target] = _Turn(merge_turns(new.record, told), new.stored or old.stored, True)
         draft.left.add(left)
 
@@ -287,11 +289,13 @@ class _Plan:
         if place in claimed or place in taken:
             raise Conflict(
                 "index",
-                f"The turn has another call at cycle {call.cycle}, index {call.index}. Give each call a place of its "
-                "own; spans of one trace that are in several files have to come in one.",
+                f"{call_name(call)} belongs at cycle {call.cycle}, index {call.index} of its turn, where another call "
+                "is. Give each call a place of its own; of a trace in several files, import these as one zip.",
             )
         if len(claimed) + len(taken) >= MAX_CALLS_OF_TURN:
-            raise RecordError("too_many_calls", "", f"The turn has more than {MAX_CALLS_OF_TURN:,} calls.")
+            raise RecordError(
+                "too_many_calls", "", f"Its turn has {MAX_CALLS_OF_TURN:,} calls, and can have no more. Split it."
+            )
         claimed.add(place)
 
     def write(self, import_id: int | None) -> None:

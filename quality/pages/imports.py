@@ -220,13 +220,13 @@ def _detail(request: TenantRequest, job: Import) -> dict[str, Any]:
 def import_issues(request: TenantRequest, pk: int) -> HttpResponseBase:
     """The whole report as JSON lines."""
     with tenant_scope(request.tenant):
-        get_object_or_404(Import.objects.all(), pk=pk)
-    lines = _issue_lines(request.tenant.pk, pk)
+        job = get_object_or_404(Import.objects.all(), pk=pk)
+    lines = _issue_lines(request.tenant.pk, job)
     return stream(request, lines, content_type="application/x-ndjson", filename=f"import-{pk}-report.jsonl")
 
 
-def _issue_lines(tenant_id: int, pk: int) -> Generator[bytes]:
+def _issue_lines(tenant_id: int, job: Import) -> Generator[bytes]:
     with tenant_scope(tenant_id):
-        issues = ImportIssue.objects.filter(import_job_id=pk).order_by("index", "id")
+        issues = ImportIssue.objects.filter(import_job_id=job.pk).order_by("index", "id")
         for issue in issues.values("index", "line", "code", "path", "message").iterator(chunk_size=500):
-            yield json.dumps(issue, ensure_ascii=False).encode() + b"\n"
+            yield json.dumps({"file": job.filename, **issue}, ensure_ascii=False).encode() + b"\n"

@@ -216,6 +216,7 @@ def test_the_report_can_be_had_as_a_file(operator, refused):
     lines = [json.loads(line) for line in b"".join(response.streaming_content).decode().splitlines()]
     assert len(lines) == 120
     assert lines[7] == {
+        "file": refused.filename,
         "index": 7,
         "line": 8,
         "code": "missing_field",
