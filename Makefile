@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python, git and make: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format check crash bench clean
+.PHONY: help run test lint format messages check crash bench clean
 
 BIN := .venv/bin
 LAUNCHER := bin/launcher.py bin/launch
@@ -22,7 +22,7 @@ lint: ## Check style, types, imports, migrations, the API's description and temp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=bin $(BIN)/mypy --explicit-package-bases $(LAUNCHER)
+	MYPYPATH=bin $(BIN)/mypy --explicit-package-bases $(LAUNCHER) bin/messages.py
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file /dev/null
@@ -33,6 +33,10 @@ format: ## Bring code and templates into the house's shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/djlint templates --reformat --quiet
+
+messages: ## Take texts of templates and Python into the catalogues of translations, and compile them
+	@bin/bootstrap
+	$(BIN)/python bin/messages.py
 
 check: lint test ## Lint, then test; .ci/run adds Redis, crashes and the oldest PostgreSQL
 
