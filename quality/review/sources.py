@@ -55,7 +55,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """How an item is shown here. `parts` are of PARTS; `why` is one line that says why it is served; `is_blind`: others'
+    """How an item is shown here. `parts` are of PARTS; `why` says in one line why it is served; `is_blind`: others'
     answers and suggestions are not shown; `guidelines` is Markdown, beside the tenant's own."""
 
     parts: frozenset[str] = frozenset(PARTS)
@@ -92,7 +92,7 @@ class Source(Protocol):
         """Where Review shows this item; without one, where it begins, or resumes."""
 
     def following_address(self, item: Item) -> str:
-        """Where the next open item after this one is shown: asking for it may claim it, reading its address does not."""
+        """Where the next open item after this one is shown: to open it may claim one, to know the address does not."""
 
     def first(self) -> Item | None:
         """The item to begin or go on with: one that is held already, else the first open one (it is claimed)."""
