@@ -1,6 +1,7 @@
 """Turns and calls, what reviewers say of them, and how they come in."""
 
 from quality.models.base import ACTIONABLE, EvidenceField, Label
+from quality.models.bulk import LIVE_BULK, BulkAction, BulkItem, BulkKind, BulkState
 from quality.models.cases import Case, CaseStatus, CaseVersion
 from quality.models.exports import Export, ExportState
 from quality.models.feedback import Feedback, FeedbackEvent, Review
@@ -52,14 +53,21 @@ from quality.models.runs import (
 from quality.models.schedules import Schedule, ScheduleSlot
 from quality.models.spans import OtlpSpan, OtlpTrace
 from quality.models.turns import CallState, ToolCall, Toolset, Turn, TurnState
+from quality.models.views import DefaultView, SavedView, ViewPage
+from quality.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
     "ACTIONABLE",
     "ENDED",
     "LIVE",
+    "LIVE_BULK",
     "LIVE_REPLAYS",
     "ArtifactKind",
     "Assignment",
+    "BulkAction",
+    "BulkItem",
+    "BulkKind",
+    "BulkState",
     "CallDecision",
     "CallState",
     "Case",
@@ -70,6 +78,7 @@ __all__ = [
     "CoachRun",
     "CoachState",
     "DecisionKind",
+    "DefaultView",
     "EvidenceField",
     "Export",
     "ExportState",
@@ -104,6 +113,7 @@ __all__ = [
     "ReplayState",
     "Review",
     "ReviewQueue",
+    "SavedView",
     "Schedule",
     "ScheduleSlot",
     "Suggestion",
@@ -114,4 +124,7 @@ __all__ = [
     "TurnEvent",
     "TurnRun",
     "TurnState",
+    "ViewPage",
+    "Webhook",
+    "WebhookDelivery",
 ]

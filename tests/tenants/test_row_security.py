@@ -252,16 +252,17 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
     states = {
         "agent_tool_calls": "result", "agent_tool_call_improvement_proposals": "pending", "coach_items": "open",
         "quarantine_proposals": "pending", "replay_notifications": "pending", "label_suggestions": "open",
-        "review_assignments": "claimed", "review_queues": "open",
+        "review_assignments": "claimed", "review_queues": "open", "webhook_deliveries": "pending",
     }  # fmt: skip
     kinds = {
         "coach_items": "guidance", "exports": "calls", "replay_findings": "disputed", "review_queues": "fixed",
+        "bulk_actions": "label",
     }  # fmt: skip
     called = {"replay_sides": "baseline", "review_queues": f"x{next(_numbers)}"}
     checked = {"state": states.get(table, "done"), "label": "other", "purpose": "tool", "action": "label",
                "role": "viewer", "name": called.get(table, "x"), "channel": "api",
                "kind": kinds.get(table, "approve"), "status": "active",
-               "format": "jsonl", "ordering": "newest"}  # fmt: skip
+               "format": "jsonl", "ordering": "newest", "page": "calls"}  # fmt: skip
     values = (
         {name: checked.get(name, fill[kind]) for name, kind, identity in columns if identity == "NO"}
         | {"tenant_id": tenant_id}
