@@ -11,8 +11,8 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from quality.models import Label
 
@@ -31,10 +31,10 @@ class Action:
 
 
 GROUPS: dict[str, Words] = {
-    "label": gettext_lazy("Label"),
-    "move": gettext_lazy("Move"),
-    "look": gettext_lazy("Look"),
-    "queue": gettext_lazy("In a queue"),
+    "label": _("Label"),
+    "move": _("Move"),
+    "look": _("Look"),
+    "queue": _("In a queue"),
 }
 
 
@@ -46,44 +46,44 @@ ACTIONS: dict[str, Action] = {
     action.name: action
     for action in [
         *(_action(label.value, str(place), label.label, "label") for place, label in enumerate(Label, start=1)),
-        _action("suggestion", "0", gettext_lazy("take the suggestion"), "label"),
-        _action("agree", "y", gettext_lazy("agree with another’s label"), "label"),
-        _action("correct", "c", gettext_lazy("a label, and what would have been right"), "label", asks=True),
-        _action("edit", "e", gettext_lazy("correct your last label"), "label"),
-        _action("other_way", "l", gettext_lazy("label and stay, or go on where you stay"), "label", asks=True),
-        _action("advance", "A", gettext_lazy("go on after a label, or stay"), "label"),
-        _action("undo", "u", gettext_lazy("undo, step by step"), "label"),
-        _action("redo", "U", gettext_lazy("redo what was undone"), "label"),
-        _action("note", "n", gettext_lazy("write a note"), "label"),
-        _action("keep_mine", "m", gettext_lazy("in a conflict: keep yours"), "label"),
-        _action("keep_theirs", "t", gettext_lazy("in a conflict: keep theirs"), "label"),
-        _action("next", "j", gettext_lazy("next"), "move"),
-        _action("previous", "k", gettext_lazy("previous"), "move"),
-        _action("skip", "s", gettext_lazy("skip to the next without a label"), "move"),
-        _action("unskip", "S", gettext_lazy("back to what you skipped"), "move"),
-        _action("next_call", "]", gettext_lazy("next call of the turn"), "move"),
-        _action("previous_call", "[", gettext_lazy("previous call of the turn"), "move"),
-        _action("again", "a", gettext_lazy("start again"), "move"),
-        _action("unfiltered", "w", gettext_lazy("review without the filter"), "move"),
-        _action("open", "v", gettext_lazy("open in Review, or the item’s own page"), "move"),
-        _action("list", "b", gettext_lazy("these calls as a list"), "move"),
-        _action("guidelines", "G", gettext_lazy("guidelines beside the item, and away"), "look"),
-        _action("raw", "r", gettext_lazy("raw JSON of the arguments"), "look"),
-        _action("find", "/", gettext_lazy("search in arguments and result"), "look"),
-        _action("find_next", ".", gettext_lazy("next place found (F3, too)"), "look"),
-        _action("find_previous", ",", gettext_lazy("place found before"), "look"),
-        _action("expand", "x", gettext_lazy("unfold all, or fold"), "look"),
-        _action("send_back", "B", gettext_lazy("send back: not for you"), "queue"),
-        _action("hand_over", "H", gettext_lazy("hand over to another reviewer"), "queue"),
+        _action("suggestion", "0", _("take the suggestion"), "label"),
+        _action("agree", "y", _("agree with another’s label"), "label"),
+        _action("correct", "c", _("a label, and what would have been right"), "label", asks=True),
+        _action("edit", "e", _("correct your last label"), "label"),
+        _action("other_way", "l", _("label and stay, or go on where you stay"), "label", asks=True),
+        _action("advance", "A", _("go on after a label, or stay"), "label"),
+        _action("undo", "u", _("undo, step by step"), "label"),
+        _action("redo", "U", _("redo what was undone"), "label"),
+        _action("note", "n", _("write a note"), "label"),
+        _action("keep_mine", "m", _("in a conflict: keep yours"), "label"),
+        _action("keep_theirs", "t", _("in a conflict: keep theirs"), "label"),
+        _action("next", "j", _("next"), "move"),
+        _action("previous", "k", _("previous"), "move"),
+        _action("skip", "s", _("skip to the next without a label"), "move"),
+        _action("unskip", "S", _("back to what you skipped"), "move"),
+        _action("next_call", "]", _("next call of the turn"), "move"),
+        _action("previous_call", "[", _("previous call of the turn"), "move"),
+        _action("again", "a", _("start again"), "move"),
+        _action("unfiltered", "w", _("review without the filter"), "move"),
+        _action("open", "v", _("open in Review, or the item’s own page"), "move"),
+        _action("list", "b", _("these calls as a list"), "move"),
+        _action("guidelines", "G", _("guidelines beside the item, and away"), "look"),
+        _action("raw", "r", _("raw JSON of the arguments"), "look"),
+        _action("find", "/", _("search in arguments and result"), "look"),
+        _action("find_next", ".", _("next place found (F3, too)"), "look"),
+        _action("find_previous", ",", _("place found before"), "look"),
+        _action("expand", "x", _("unfold all, or fold"), "look"),
+        _action("send_back", "B", _("send back: not for you"), "queue"),
+        _action("hand_over", "H", _("hand over to another reviewer"), "queue"),
     ]
 }
 LABEL_ACTIONS = tuple(label.value for label in Label)
 
 # What the frame, the browser and every page hold on to.
 FIXED: dict[str, Words] = {
-    "g": gettext_lazy("goes to a page"),
-    "?": gettext_lazy("shows the keys"),
-    "o": gettext_lazy("opens a turn in the console"),
+    "g": _("goes to a page"),
+    "?": _("shows the keys"),
+    "o": _("opens a turn in the console"),
 }
 _ONE_CHARACTER = re.compile(r"[^\s\x00-\x1f\x7f]|F(?:2|4|6|7|8|9|10)")
 
@@ -120,11 +120,11 @@ def faults(keys: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, key in keys.items():
         if not _ONE_CHARACTER.fullmatch(key):
-            found[name] = _("Give one character, or a function key such as F2.")
+            found[name] = gettext("Give one character, or a function key such as F2.")
         elif key in FIXED:
-            found[name] = _("%(key)s %(what)s everywhere.") % {"key": key, "what": FIXED[key]}
+            found[name] = gettext("%(key)s %(what)s everywhere.") % {"key": key, "what": FIXED[key]}
         elif others := [str(ACTIONS[other].words) for other, its in keys.items() if its == key and other != name]:
-            found[name] = _("%(key)s is taken: %(what)s.") % {"key": key, "what": ", ".join(others)}
+            found[name] = gettext("%(key)s is taken: %(what)s.") % {"key": key, "what": ", ".join(others)}
     return found
 
 

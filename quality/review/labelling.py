@@ -134,12 +134,15 @@ def undo(
     item: Item,
     reviewer: User,
     seen_version: int | None = None,
+    step: int | None = None,
     nonce: uuid.UUID | None = None,
     token: ApiToken | None = None,
 ) -> Outcome:
     """Take back the reviewer's last event on an item: his label before it, or none, holds again.
 
-    To take back an undo is a redo; it needs `seen_version`, so that an undo sent twice is not one. The version is the
+    `step` is the version of an earlier event of his, where those after it have been taken back already: who goes back
+    through a sitting goes through an item more than once (quality.review.sitting). To take back an undo is a redo; it
+    needs `seen_version`, so that an undo sent twice is not one. The version is the
     item's, or that of the event, as the author saw it: what other reviewers did since is no conflict, what this one did
     is. Raises NothingToUndo and StaleLabel.
     """
@@ -147,16 +150,18 @@ def undo(
     if repeated := _repeated(item, reviewer, nonce):
         return Outcome(event=repeated, created=False)
     mine = FeedbackEvent.objects.filter(**item.key, reviewer=reviewer).order_by("-version")
-    last, earlier = [*mine[:2], None, None][:2]
-    if last is None:
+    last = mine.first()
+    taken = last if step is None else mine.filter(version=step).first()
+    if last is None or taken is None:
         raise NothingToUndo(f"You gave no label to the {item}.")
+    earlier = mine.filter(version__lt=taken.version).first()
     if last.undoes is not None and (seen_version is None or last.undoes <= seen_version < last.version):
         return Outcome(event=last, created=False)  # the same undo, sent twice
     if seen_version is not None and seen_version < last.version:
         raise StaleLabel(item=item, version=review.version, sent=None)
-    if last.created_at < timezone.now() - UNDO_LIFE:
+    if taken.created_at < timezone.now() - UNDO_LIFE:
         raise NothingToUndo(f"Your last label of the {item} is older than 24 hours. Give it another label instead.")
-    event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.UNDO, undoes=last.version, nonce=nonce)
+    event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.UNDO, undoes=taken.version, nonce=nonce)
     if earlier:
         event.label, event.note, event.correction = earlier.label, earlier.note, earlier.correction
         event.guideline_version = earlier.guideline_version
