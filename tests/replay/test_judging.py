@@ -11,10 +11,11 @@ from engine.providers import behaviours
 from engine.providers.behaviours import Ask, Line
 from engine.providers.wire import Completion
 from quality.cases.judge_model import MIN_LABELS
-from quality.models import Case, JudgeVote, Label, Replay, ReplaySample, ReplayState
+from quality.models import Case, JudgeVote, Label, Replay, ReplayCase, ReplaySample, ReplayState
 from quality.replay import findings, judging, outcome, steps
 from quality.replay.plan import Budget, RunSettings, SideSpec, Wanted, start
 from quality.replay.run import run_replay
+from quality.review import agreement_data
 from tenants import endpoints
 from tenants.endpoints import EndpointData
 from tenants.models import ModelEndpoint, Role, Tenant, User
@@ -279,3 +280,27 @@ def test_votes_on_a_question_that_came_to_nothing_are_paid_for(tenant: Tenant, m
     assert (replay.exit_code, replay.requests) == (3, sample.requests + 2)
     assert replay.prompt_tokens > sample.prompt_tokens
     assert replay.cost == pytest.approx((replay.prompt_tokens + replay.completion_tokens) / 1e6)
+
+
+def test_how_far_the_judge_agrees_with_people_is_told_by_rubric_with_intervals(house: House) -> None:
+    labelled(house.tenant, 3, "Zug", Label.GOOD_REPLY)
+    labelled(house.tenant, 2, "Bern", Label.GOOD_REPLY)
+    labelled(house.tenant, 4, "Bern", Label.BAD_ARGS, rubric="Another.")
+    with tenant_scope(house.tenant):
+        Case.objects.filter(tags__contains=["label"]).update(status="archived")
+        CaseFactory(expectation=expects(), label=Label.GOOD_REPLY)
+        CaseFactory(expectation=expects("Another."), label=Label.GOOD_REPLY)
+        assert agreement_data.judge_figures() == [], "nobody was asked yet"
+    house.replayed()
+    with tenant_scope(house.tenant):
+        found = {one.rubric: one for one in agreement_data.judge_figures()}
+        every = found[""]
+        assert set(found) == {"", RUBRIC, "Another."}
+        assert {one.model for one in found.values()} == {"judge-model"}
+        assert (every.lenient, every.strict) == (found["Another."].lenient, found[RUBRIC].strict)
+        assert every.raw.n == found[RUBRIC].raw.n + found["Another."].raw.n
+        known = judging.agreements(Replay.objects.get(), outcome.read_cases(list(ReplayCase.objects.all())).values())
+        for each in known:
+            assert (found[each.rubric].kappa.value, found[each.rubric].raw.value) == (each.kappa, each.agreed)
+            assert found[each.rubric].raw.n == each.num_labels
+        assert found["Another."].raw.low is not None

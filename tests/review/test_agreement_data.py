@@ -174,13 +174,13 @@ def test_hints_are_held_against_what_most_people_say(named: Tenant) -> None:
         hint(wrong, "unknown_tool", path="/city")
         hint(right, "unknown_tool")
         hint(split, "unknown_tool")
-        hint(None, "described_not_called", turn=silent)
+        hint(None, "call_in_prose", turn=silent)
         hint(ToolCallFactory(), "unknown_tool")
         hint(right, "a_rule_of_old")
         found = {figure.rule and figure.rule.name: figure.prediction for figure in figures(AnswerFilter()).hints}
     assert next(iter(found)) is None
     counts = {name: (each.hits, each.false_alarms, each.missed, each.neither) for name, each in found.items()}
-    assert counts == {None: (2, 1, 1, 0), "unknown_tool": (1, 1, 2, 0), "described_not_called": (1, 0, 2, 1)}
+    assert counts == {None: (2, 1, 1, 0), "unknown_tool": (1, 1, 2, 0), "call_in_prose": (1, 0, 2, 1)}
 
 
 def suggest(run: SuggestionRun, call: ToolCall, label: str, state: str = "open") -> None:
@@ -223,14 +223,12 @@ def test_an_empty_tenant_has_figures_of_nothing(tenant: Tenant) -> None:
 
 def test_the_figures_take_as_many_queries_for_many_labels_as_for_two(named: Tenant) -> None:
     def queries() -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as caught:
+        with CaptureQueriesContext(connection) as caught:
             figures(AnswerFilter(since=LATEST - 90 * DAY))
         return len(caught)
 
     with tenant_scope(named):
-        label(ToolCallFactory(), ada="other", bob="bad_args")
+        label(ToolCallFactory(), ada="wrong_tool", bob="bad_args")
         first = queries()
         for _ in range(5):
             label(ToolCallFactory(), ada="other", bob="bad_args", cyd="good_reply")
