@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Left
 
-from quality.models import Hint, Review, ToolCall
+from quality.models import Hint, ItemTag, Review, ToolCall
 from quality.review.hints import BY_NAME
 from tenants.scope import current_tenant_id
 
@@ -25,6 +25,7 @@ COUNT_CAP = 10_000
 PREVIEW_CHARS = 200
 UNLABELLED = "none"
 ANY_HINT = "any"
+LEFT_OUT, ONLY_ARCHIVED, WITH_ARCHIVED = "", "yes", "any"
 
 
 class BadCursor(ValueError):
@@ -33,11 +34,13 @@ class BadCursor(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CallFilter:
-    """What a list is narrowed to; empty fields narrow nothing. Several tools, labels or hints mean any of
+    """What a list is narrowed to; empty fields narrow nothing. Several tools, labels, hints or tags mean any of
     them.
 
     `error` is yes, no, or none (no outcome was recorded); a label `none` is a call without one, a hint `any` is one of
-    any rule; a toolset is named by its SHA-256. `since` is included, `until` is not.
+    any rule; a toolset is named by its SHA-256. What was archived is left out, unless `archived` is yes (nothing else)
+    or any. `since` is included, `until` is not; `arrived_until` is of the time at which a call came in here, included,
+    and freezes a filter: what comes later, of whatever time, does not match.
     """
 
     conversation: str = ""
@@ -52,8 +55,11 @@ class CallFilter:
     toolset: str = ""
     labels: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    archived: str = LEFT_OUT
     since: dt.datetime | None = None
     until: dt.datetime | None = None
+    arrived_until: dt.datetime | None = None
 
     def context(self) -> Q:
         """The conditions that calls and turns have in common."""
@@ -68,6 +74,7 @@ class CallFilter:
             "message_id": self.message,
             "started_at__gte": self.since,
             "started_at__lt": self.until,
+            "created_at__lte": self.arrived_until,
         }
         return Q(**{column: value for column, value in columns.items() if value})
 
@@ -148,9 +155,11 @@ class CallRow:
     label: str | None = None
     num_labels: int = 0
     hints: tuple[HintRow, ...] = ()
+    tags: tuple[str, ...] = ()
+    is_archived: bool = False
 
 
-_ADDED = {"args_preview", "label", "num_labels", "hints"}
+_ADDED = {"args_preview", "label", "num_labels", "hints", "tags", "is_archived"}
 _COLUMNS = [name for name in CallRow.__dataclass_fields__ if name not in _ADDED]
 
 
@@ -170,11 +179,48 @@ def matching(wanted: CallFilter) -> QuerySet[ToolCall]:
         calls = calls.filter(tool_name__in=wanted.tools)
     if wanted.error:
         calls = calls.filter(is_error={"yes": True, "no": False, "none": None}[wanted.error])
+    return calls.filter(marked_as(wanted, call_id=OuterRef("pk")))
+
+
+def marked_as(wanted: CallFilter, **item: Any) -> Q:
+    """The conditions of a filter on what hangs on an item: labels, hints, tags, the archive. `item` ties them to the
+    outer row: `call_id`, or `turn_id` and `call_id=None`."""
+    condition = Q()
+    if wanted.archived != WITH_ARCHIVED:
+        condition &= archived_as(is_archived=wanted.archived == ONLY_ARCHIVED, **item)
     if wanted.labels:
-        calls = calls.filter(labelled_as(wanted.labels, call_id=OuterRef("pk")))
+        condition &= labelled_as(wanted.labels, **item)
     if wanted.hints:
-        calls = calls.filter(hinted_as(wanted.hints, call_id=OuterRef("pk")))
-    return calls
+        condition &= hinted_as(wanted.hints, **item)
+    if wanted.tags:
+        condition &= Q(Exists(ItemTag.objects.filter(**item, tag__in=wanted.tags).order_by()))
+    return condition
+
+
+def archived_as(*, is_archived: bool, **item: Any) -> Q:
+    """Is the item in the archive, or is it not? The archive has an index of its own, which holds nothing else."""
+    found = Exists(Review.objects.filter(**item, archived_at__isnull=False).order_by())
+    return Q(found) if is_archived else Q(~found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Marks:
+    """Marks on calls, kept in a narrow table in the order of the list: of these values, an index scan each."""
+
+    table: str
+    column: str
+    values: Sequence[str]
+
+
+def _rarest_marks(wanted: CallFilter) -> tuple[_Marks, CallFilter] | None:
+    """Marks that a filter asks for, and the filter without them; None if it asks for none."""
+    if wanted.tags:
+        marks = _Marks(table="agent_tool_call_tags", column="tag", values=wanted.tags)
+        return marks, replace(wanted, tags=())
+    if wanted.hints:
+        rules = list(BY_NAME) if ANY_HINT in wanted.hints else wanted.hints
+        return _Marks(table="agent_tool_call_hints", column="rule", values=rules), replace(wanted, hints=())
+    return None
 
 
 def nearest[R](
@@ -187,37 +233,34 @@ def nearest[R](
 ) -> Sequence[R]:
     """What `take` finds first, up to `limit`, among the calls that a filter lets through, on one side of a time.
 
-    With hints in the filter it begins with the calls of the nearest hints, which are in the order of the list already:
-    looked for call by call, rare ones would cost a walk over all calls.
+    With tags or hints in the filter it begins with the calls of the nearest of these, which are in the order of the
+    list already: looked for call by call, rare ones would cost a walk over all calls.
     """
-    window = 2 * limit
-    while wanted.hints and window < COUNT_CAP:
-        ids = _nearest_hinted(wanted.hints, at=at, newer=newer, window=window)
-        found = take(matching(replace(wanted, hints=())).filter(pk__in=set(ids)))
-        if len(found) == limit or len(ids) < window:
-            return found
-        window *= 8
+    if found := _rarest_marks(wanted):
+        marks, others = found
+        window = 2 * limit
+        while window < COUNT_CAP:
+            ids = _nearest_marked(marks, at=at, newer=newer, window=window)
+            rows = take(matching(others).filter(pk__in=set(ids)))
+            if len(rows) == limit or len(ids) < window:
+                return rows
+            window *= 8
     return take(matching(wanted))
 
 
-def _nearest_hinted(hints: Iterable[str], *, at: dt.datetime | None, newer: bool, window: int) -> list[int]:
-    """Ids of the calls of the `window` hints nearest to a time, one scan of an index for each rule. A call with
-    several hints is told several times."""
+def _nearest_marked(marks: _Marks, *, at: dt.datetime | None, newer: bool, window: int) -> list[int]:
+    """Ids of the calls of the `window` marks nearest to a time, one scan of an index for each value. A call with
+    several of them is told several times."""
     order, sign = ("", ">=") if newer else ("DESC", "<=")
-    side = "" if at is None else f"AND h.started_at {sign} %(at)s"
+    side = "" if at is None else f"AND m.started_at {sign} %(at)s"
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT s.call_id FROM unnest(%(rules)s::text[]) r(name) CROSS JOIN LATERAL ("  # noqa: S608
-            "SELECT h.started_at, h.call_id FROM agent_tool_call_hints h WHERE h.tenant_id = %(tenant)s "
-            f"AND h.rule = r.name AND h.call_id IS NOT NULL {side} "
-            f"ORDER BY h.started_at {order}, h.call_id {order} LIMIT %(window)s) s "
+            f"SELECT s.call_id FROM unnest(%(values)s::text[]) v(name) CROSS JOIN LATERAL ("  # noqa: S608  (ours)
+            f"SELECT m.started_at, m.call_id FROM {marks.table} m WHERE m.tenant_id = %(tenant)s "
+            f"AND m.{marks.column} = v.name AND m.call_id IS NOT NULL {side} "
+            f"ORDER BY m.started_at {order}, m.call_id {order} LIMIT %(window)s) s "
             f"ORDER BY s.started_at {order}, s.call_id {order} LIMIT %(window)s",
-            {
-                "tenant": current_tenant_id(),
-                "rules": list(BY_NAME) if ANY_HINT in hints else list(hints),
-                "at": at,
-                "window": window,
-            },
+            {"tenant": current_tenant_id(), "values": list(marks.values), "at": at, "window": window},
         )
         return [call_id for (call_id,) in cursor.fetchall()]
 
@@ -239,7 +282,7 @@ def labelled_as(labels: Iterable[str], **item: Any) -> Q:
 
 
 def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = PAGE_SIZE) -> CallPage:
-    """One page of calls, newest first. Three queries, whatever the size; more with hints in the filter."""
+    """One page of calls, newest first. Four queries, whatever the size; more with tags or hints in the filter."""
     backwards = cursor is not None and cursor.backwards
     at = cursor.position.at if cursor else None
     order = ("started_at", "id") if backwards else ("-started_at", "-id")
@@ -270,18 +313,27 @@ def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
 
 
 def _with_marks(rows: list[dict[str, Any]]) -> list[CallRow]:
-    """The rows with their labels and hints."""
+    """The rows with their labels, hints and tags."""
     ids = [row["id"] for row in rows]
-    reviews = Review.objects.filter(call_id__in=ids)
-    hints = hints_of_calls(ids)
-    labels = {
-        call_id: (label, count) for call_id, label, count in reviews.values_list("call_id", "label", "num_labels")
-    }
+    columns = ("call_id", "label", "num_labels", "archived_at")
+    reviews = {row["call_id"]: row for row in Review.objects.filter(call_id__in=ids).values(*columns)}
+    hints, tags = hints_of_calls(ids), tags_of_calls(ids)
     found = []
     for row in rows:
-        label, num_labels = labels.get(row["id"], (None, 0))
-        marks = tuple(hints.get(row["id"], ()))
-        found.append(CallRow(**row, label=label, num_labels=num_labels, hints=marks))
+        review = reviews.get(row["id"], {"label": None, "num_labels": 0, "archived_at": None})
+        marks = {"hints": tuple(hints.get(row["id"], ())), "tags": tuple(tags.get(row["id"], ()))}
+        is_archived = review["archived_at"] is not None
+        label = {"label": review["label"], "num_labels": review["num_labels"]}
+        found.append(CallRow(**row, **marks, **label, is_archived=is_archived))
+    return found
+
+
+def tags_of_calls(ids: Iterable[int]) -> dict[int, list[str]]:
+    """The tags of calls, by id, in the order of the alphabet."""
+    found: dict[int, list[str]] = {}
+    rows = ItemTag.objects.filter(call_id__in=list(ids)).order_by("tag")
+    for call_id, tag in rows.values_list("call_id", "tag"):
+        found.setdefault(call_id, []).append(tag)
     return found
 
 
@@ -298,23 +350,32 @@ def hints_of_calls(ids: Iterable[int]) -> dict[int, list[HintRow]]:
 
 def count(wanted: CallFilter) -> int:
     """How many calls match; COUNT_CAP + 1 stands for "more than COUNT_CAP". An exact total would read them all."""
-    if wanted == CallFilter(hints=wanted.hints) and wanted.hints:
+    if wanted.hints and wanted == CallFilter(hints=wanted.hints):
         rules = list(BY_NAME) if ANY_HINT in wanted.hints else list(wanted.hints)
-        hinted = Hint.objects.filter(rule__in=rules, call__isnull=False).order_by()
+        kept = archived_as(is_archived=False, call_id=OuterRef("call_id"))
+        hinted = Hint.objects.filter(kept, rule__in=rules, call__isnull=False).order_by()
         return hinted.values("call_id").distinct()[: COUNT_CAP + 1].count()
     return matching(wanted).order_by().values("pk")[: COUNT_CAP + 1].count()
 
 
 def hint_counts() -> dict[str, int]:
-    """How many calls have a hint, by rule; COUNT_CAP + 1 stands for more. One query, on an index alone."""
+    """How many calls outside the archive have a hint, by rule; COUNT_CAP + 1 stands for more. One query, on indexes
+    alone."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT r.name, (SELECT count(*) FROM (SELECT DISTINCT h.started_at, h.call_id "
             "FROM agent_tool_call_hints h WHERE h.tenant_id = %(tenant)s AND h.rule = r.name AND h.call_id IS NOT NULL "
+            "AND NOT EXISTS (SELECT 1 FROM agent_tool_call_reviews a WHERE a.tenant_id = %(tenant)s "
+            "AND a.call_id = h.call_id AND a.archived_at IS NOT NULL) "
             "LIMIT %(cap)s) c) FROM unnest(%(rules)s::text[]) r(name)",
             {"tenant": current_tenant_id(), "rules": list(BY_NAME), "cap": COUNT_CAP + 1},
         )
         return dict(cursor.fetchall())
+
+
+def tag_names() -> list[str]:
+    """All tags that any item has, by name."""
+    return distinct("tag", ItemTag)
 
 
 def tool_names() -> list[str]:

@@ -2,8 +2,9 @@
 
 Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
 `source`, `style`, `model`, `toolset`, `label` (may repeat; `none` = without label), `hint` (may repeat; `any` = of any
-rule), `from`, `to` (date, or date and time), `cursor`, `page_size`, `count` (true: count the matches), `limit` and
-`status` (of an export).
+rule), `tag` (may repeat), `archived` (yes: the archive alone, any: with it; else it is left out), `from`, `to` (date, or
+date and time), `arrived_to` (when the call came in here), `cursor`, `page_size`, `count` (true: count the matches),
+`limit` and `status` (of an export).
 """
 
 import datetime as dt
@@ -15,13 +16,33 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from quality.calls import ANY_HINT, MAX_PAGE_SIZE, PAGE_SIZE, UNLABELLED, BadCursor, CallFilter, Cursor
+from quality.calls import (
+    ANY_HINT,
+    MAX_PAGE_SIZE,
+    ONLY_ARCHIVED,
+    PAGE_SIZE,
+    UNLABELLED,
+    WITH_ARCHIVED,
+    BadCursor,
+    CallFilter,
+    Cursor,
+)
 from quality.export import CaseFilter, FeedbackFilter, Filter, Order, Part, ProposalFilter
 from quality.models import CaseStatus, Label, ProposalState
 from quality.review.hints import BY_NAME
 
 FIRST_YEAR = 1900  # older times are slips, and arithmetic on the first ones overflows
-_SPELLED = {"since": "from", "until": "to", "tools": "tool", "labels": "label", "hints": "hint", "statuses": "status"}
+_SPELLED = {
+    "since": "from",
+    "until": "to",
+    "arrived_until": "arrived_to",
+    "tools": "tool",
+    "labels": "label",
+    "hints": "hint",
+    "tags": "tag",
+    "statuses": "status",
+}
+ARCHIVED = [(ONLY_ARCHIVED, "Only the archive"), (WITH_ARCHIVED, "With the archive")]
 
 
 class ListField(forms.Field):
@@ -149,8 +170,11 @@ class CallFilterForm(QueryForm):
     toolset = ToolsetField(required=False)
     labels = LabelsField(required=False)
     hints = HintsField(required=False)
+    tags = ListField(required=False)
+    archived = forms.ChoiceField(required=False, choices=ARCHIVED)
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
+    arrived_until = MomentField(required=False)
 
     @property
     def wanted(self) -> CallFilter:

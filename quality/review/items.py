@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from quality.calls import COUNT_CAP, UNLABELLED, CallFilter, Position, hinted_as, labelled_as, matching, nearest
+from quality.calls import COUNT_CAP, UNLABELLED, CallFilter, Position, marked_as, matching, nearest
 from quality.models import ENDED, CallState, FeedbackEvent, ToolCall, Turn
 from tenants.models import User
 
@@ -147,11 +147,7 @@ def turns_without_call(wanted: CallFilter) -> QuerySet[Turn]:
     if wanted.tools or wanted.error:
         return Turn.objects.none()
     turns = Turn.objects.filter(wanted.context(), num_calls=0, state__in=ENDED)
-    if wanted.labels:
-        turns = turns.filter(labelled_as(wanted.labels, turn_id=OuterRef("pk"), call_id=None))
-    if wanted.hints:
-        turns = turns.filter(hinted_as(wanted.hints, turn_id=OuterRef("pk"), call_id=None))
-    return turns
+    return turns.filter(marked_as(wanted, turn_id=OuterRef("pk"), call_id=None))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from quality.calls import CallFilter, matching
+from quality.calls import WITH_ARCHIVED, CallFilter, matching
 from quality.models import ACTIONABLE, Hint, Import, Label
 from quality.review import rates
 from quality.review.hints import BY_NAME, Rule
@@ -75,10 +75,11 @@ class Summary:
 
 
 def in_period(wanted: CallFilter | None = None) -> CallFilter:
-    """The filter with both ends of its period: the last 30 days, unless it says otherwise."""
+    """The filter with both ends of its period: the last 30 days, unless it says otherwise. Figures count the archive
+    too: to clear a list must not change what was measured."""
     wanted = wanted or CallFilter()
     until = wanted.until or timezone.now()
-    return replace(wanted, since=wanted.since or until - PERIOD, until=until)
+    return replace(wanted, since=wanted.since or until - PERIOD, until=until, archived=WITH_ARCHIVED)
 
 
 def summarise(wanted: CallFilter | None = None) -> Summary:

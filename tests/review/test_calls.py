@@ -122,7 +122,7 @@ def test_rows_carry_the_label_and_a_bounded_preview(tenant: Tenant, member: Call
         assert row.args_preview == call.args[:200]
 
 
-def test_lists_never_read_evidence_and_take_three_queries(tenant: Tenant) -> None:
+def test_lists_never_read_evidence_and_take_four_queries(tenant: Tenant) -> None:
     with tenant_scope(tenant):
         ToolCallFactory()
         with CaptureQueriesContext(connection) as for_one:
@@ -130,7 +130,7 @@ def test_lists_never_read_evidence_and_take_three_queries(tenant: Tenant) -> Non
         ToolCallFactory.create_batch(19)
         with CaptureQueriesContext(connection) as for_twenty:
             assert len(calls.find(CallFilter()).rows) == 20
-    assert len(for_one) == len(for_twenty) == 3
+    assert len(for_one) == len(for_twenty) == 4
     for query in for_twenty.captured_queries:
         assert '"result"' not in query["sql"]
         assert query["sql"].count('"args"') <= 1
