@@ -7,3 +7,7 @@ class QualityConfig(AppConfig):
     def ready(self) -> None:
         # The package's own __init__ stays empty, so that the regression runner loads no Celery.
         from quality import celery  # noqa: F401
+        from quality.webhooks import outbox
+        from tenants import audit
+
+        audit.recorded.connect(outbox.on_audited, dispatch_uid="webhooks")

@@ -229,6 +229,11 @@ if OTLP_RATE_PER_MINUTE < 1 or OTLP_MAX_BYTES < 1024 or not 1 <= OTLP_KEEP_DAYS 
         "OTLP_RATE_PER_MINUTE: 1 or more; OTLP_MAX_BYTES: 1024 or more (bytes); OTLP_KEEP_DAYS: 1 to 3650."
     )
 
+# --- webhooks --------------------------------------------------------------------------------------------------------
+WEBHOOK_KEEP_DAYS = read("WEBHOOK_KEEP_DAYS", "int", default=30)  # messages that were sent or given up
+if not 1 <= WEBHOOK_KEEP_DAYS <= 3650:
+    raise ImproperlyConfigured("WEBHOOK_KEEP_DAYS: 1 to 3650.")
+
 # --- the outside: what tools and models reach beyond public addresses on the usual ports ------------------------------
 OUTBOUND_ALLOW_CIDRS = read("OUTBOUND_ALLOW_CIDRS", "list", default=[])
 OUTBOUND_ALLOW_PORTS = read("OUTBOUND_ALLOW_PORTS", "list", default=[], cast=int)

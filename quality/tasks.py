@@ -95,6 +95,13 @@ def deliver_notification(tenant_id: int, notification_id: int) -> None:
     notify.deliver(notification_id, tenant_id=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=240)  # below the message's lease
+def deliver_webhook(tenant_id: int, delivery_id: int) -> None:
+    from quality.webhooks import outbox
+
+    outbox.deliver(delivery_id, tenant_id=tenant_id)
+
+
 @shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
 def run_replay(tenant_id: int, replay_id: int) -> None:
     """A slice of a replay: more follow until it is done."""
@@ -138,6 +145,7 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
     from quality.replay import schedules as replay_schedules
     from quality.review import hinting
     from quality.turns import events, leases, schedules
+    from quality.webhooks import outbox
 
     return (
         ("imports", lambda: _publish_again(import_traces, importer.expired())),
@@ -150,10 +158,12 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
         ("schedules of turns", schedules.fire_due),
         ("schedules of replays", replay_schedules.fire_due),
         ("notifications", notify.deliver_due),
+        ("webhooks", outbox.deliver_due),
         ("hints of older rules", hinting.sweep_outdated),
         ("hints", lambda: _publish_hints(hinting.waiting())),
         ("old events", events.delete_old),
         ("old spans", otlp_store.delete_old),
+        ("old messages of webhooks", outbox.sweep_old),
         ("old exports", export_jobs.sweep),
         ("previews", importer.discard_undecided),
         ("uploads", uploads.sweep),

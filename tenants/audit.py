@@ -4,8 +4,13 @@ import hashlib
 import json
 from typing import Any
 
+from django.dispatch import Signal
+
 from tenants.context import request_id
 from tenants.models import ApiToken, AuditEvent, User
+
+recorded = Signal()
+"""Sent in the transaction that wrote them, with `rows`: a list of AuditEvents. Whoever writes rows sends it."""
 
 
 def fingerprint(state: dict[str, Any] | None) -> bytes | None:
@@ -30,7 +35,7 @@ def record(
 
     `before` and `after` are hashed, not stored. `detail` is shown to admins: never a secret, never evidence.
     """
-    return AuditEvent.objects.create(
+    row = AuditEvent.objects.create(
         action=action,
         object_type=object_type,
         object_id=str(object_id),
@@ -41,3 +46,5 @@ def record(
         detail=detail or {},
         request_id=request_id.get(),
     )
+    recorded.send(AuditEvent, rows=[row])
+    return row

@@ -22,8 +22,9 @@ from quality.models import (
     ReplaySide,
     ReplayState,
 )
-from quality.replay import notify, webhook
+from quality.replay import notify
 from quality.turns.cron import in_words
+from quality.webhooks import sending
 
 OUTCOMES = {int(code): code.name.lower() for code in (Exit.PASSED, Exit.FAILED, Exit.INCOMPLETE)}
 OUTCOME_CHOICES = list(OUTCOMES.values())
@@ -400,7 +401,7 @@ class ReplayScheduleSerializer(serializers.Serializer):
         return in_words(schedule.cron)
 
     def get_webhookUrl(self, schedule: ReplaySchedule) -> str:
-        return webhook.shown(schedule.webhook_url, in_full=self.context["may_configure"])
+        return sending.shown(schedule.webhook_url, in_full=self.context["may_configure"])
 
 
 class KeptScheduleSerializer(ReplayScheduleSerializer):

@@ -56,6 +56,7 @@ GROUPS: list[list[Place]] = [
         Place("secret-list", "Secrets", "g v", Role.ADMIN),
         Place("member-list", "Members", "g m"),
         Place("token-list", "API tokens", "g k", Role.ADMIN),
+        Place("webhook-list", "Webhooks", "g 3", Role.ADMIN),
         Place("audit-list", "Audit log", "g y", Role.ADMIN),
     ],
 ]

@@ -8,9 +8,10 @@ from django.http import QueryDict
 
 from quality.models import ReplaySchedule
 from quality.pages.replay_form import SIDES, ReplayForm, of_settings
-from quality.replay import schedules, webhook
+from quality.replay import schedules
 from quality.replay.schedules import ScheduleData
 from quality.replay.wanted import RunSettings, SideSpec
+from quality.webhooks import sending
 
 AGAINST: Final = {
     "previous": "The run before, by its counts",
@@ -88,7 +89,7 @@ class ReplayScheduleForm(ReplayForm):
 def initial_of(schedule: ReplaySchedule, *, may_configure: bool) -> dict[str, Any]:
     """What the form of a schedule begins with."""
     values = {name: getattr(schedule, name) for name in ("name", "cron", "zone", "is_enabled", "notify_on", "emails")}
-    values["webhook_url"] = webhook.shown(schedule.webhook_url, in_full=may_configure)
+    values["webhook_url"] = sending.shown(schedule.webhook_url, in_full=may_configure)
     try:
         values |= of_settings(RunSettings.from_json(schedule.settings))
         specs = [SideSpec.from_json(side) for side in schedule.sides]

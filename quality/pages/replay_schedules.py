@@ -20,8 +20,8 @@ from quality.pages.schedules import preview, zone_names
 from quality.replay import findings, notify, quarantine, schedules
 from quality.replay.notify import NotificationConflict
 from quality.replay.schedules import Kept, StillGoing
-from quality.replay.webhook import Answer
 from quality.turns.cron import in_words
+from quality.webhooks.sending import Answer
 from tenants.models import Role
 from tenants.scope import tenant_scope
 

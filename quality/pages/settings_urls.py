@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.pages import booking, endpoints, exchange, schedules, secrets, styles, tools
+from quality.pages import booking, endpoints, exchange, schedules, secrets, styles, tools, webhooks
 
 urlpatterns = [
     path("tools/", tools.tool_list, name="tool-list"),
@@ -61,4 +61,12 @@ urlpatterns = [
     path("secrets/", secrets.secret_list, name="secret-list"),
     path("secrets/set/", secrets.secret_set, name="secret-set"),
     path("secrets/<int:pk>/delete/", secrets.secret_delete, name="secret-delete"),
+    path("webhooks/", webhooks.webhook_list, name="webhook-list"),
+    path("webhooks/<int:pk>/", webhooks.webhook_detail, name="webhook-detail"),
+    path("webhooks/<int:pk>/test/", webhooks.webhook_test, name="webhook-test"),
+    *[
+        path(f"webhooks/<int:pk>/{step}/", webhooks.webhook_step, {"step": step}, name=f"webhook-{step}")
+        for step in webhooks.STEPS
+    ],
+    path("webhooks/messages/<int:pk>/again/", webhooks.webhook_again, name="webhook-again"),
 ]

@@ -19,8 +19,9 @@ from engine import net
 from quality import tasks
 from quality.cases.gate import Exit
 from quality.models import Replay, ReplayNotification, ReplaySchedule, ReplayState
-from quality.replay import messages, webhook
-from quality.replay.webhook import Answer
+from quality.replay import messages
+from quality.webhooks import sending, tries
+from quality.webhooks.sending import Answer
 from tenants import audit, outbound, secrets
 from tenants.envelope import SecretInvalid
 from tenants.models import ApiToken, Membership, Tenant, User
@@ -28,12 +29,8 @@ from tenants.scope import current_tenant_id, tenant_scope
 
 logger = logging.getLogger(__name__)
 
-Kind, State, NotifyOn = ReplayNotification.Kind, ReplayNotification.State, ReplaySchedule.NotifyOn
+Kind, NotifyOn = ReplayNotification.Kind, ReplaySchedule.NotifyOn
 
-# Between one try and the next: eight tries, over nearly a day.
-PAUSES = [dt.timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 180, 360, 720)]
-MAX_TRIES = len(PAUSES) + 1
-LEASE = dt.timedelta(minutes=5)  # longer than any try takes; then it is another worker's turn
 MAX_LISTED = 50
 PUBLISHED_AT_ONCE = 200
 _ANEW = ("message_id", "body", "state", "attempt", "next_at", "status", "error", "created_at", "sent_at")
@@ -102,7 +99,7 @@ def of_schedule(schedule: ReplaySchedule) -> list[ReplayNotification]:
 
 def target_of(row: ReplayNotification, *, in_full: bool) -> str:
     """Where it goes, as people see it."""
-    return webhook.shown(row.target, in_full=in_full) if row.kind == Kind.WEBHOOK else row.target
+    return sending.shown(row.target, in_full=in_full) if row.kind == Kind.WEBHOOK else row.target
 
 
 def can_mail() -> bool:
@@ -114,10 +111,10 @@ def can_mail() -> bool:
 def send_again(notification: ReplayNotification, *, actor: User, token: ApiToken | None = None) -> ReplayNotification:
     """Once more from the first try, under the same id. Raises NotificationConflict while it is on its way."""
     row: ReplayNotification = ReplayNotification.objects.select_for_update().get(pk=notification.pk)
-    if row.state == State.PENDING:
-        raise NotificationConflict("It is on its way already. Wait for what comes of it.")
-    row.state, row.attempt, row.next_at, row.status, row.error = State.PENDING, 0, timezone.now(), None, ""
-    row.save(update_fields=["state", "attempt", "next_at", "status", "error"])
+    try:
+        tries.again(row)
+    except tries.OnItsWay as conflict:
+        raise NotificationConflict(str(conflict)) from conflict
     detail = {"replay": row.replay_id, "kind": row.kind}
     audit.record(
         "notification.resent", object_type="notification", object_id=row.pk, actor=actor, token=token, detail=detail
@@ -138,7 +135,7 @@ def send_test(schedule_id: int, *, tenant_id: int, by: User) -> Answer:
         if isinstance(secret, Answer):
             return secret
         guard, body = outbound.guard(), messages.test_body(schedule, tenant, timezone.now())
-    return webhook.post(guard, schedule.webhook_url, secret=secret, message_id=uuid.uuid4(), body=body)
+    return sending.post(guard, schedule.webhook_url, secret=secret, message_id=uuid.uuid4(), body=body)
 
 
 # --- on the way ------------------------------------------------------------------------------------------------------
@@ -176,25 +173,20 @@ def deliver(notification_id: int, *, tenant_id: int, now: dt.datetime | None = N
         return claimed
     answer = _sent(claimed)
     with tenant_scope(tenant_id):
-        _keep(claimed.row, answer, now)
+        tries.keep(claimed.row, answer, now)
     return answer
 
 
 def _claim(notification_id: int, now: dt.datetime) -> _Try | Answer | None:
-    rows = ReplayNotification.objects.select_for_update(skip_locked=True, of=("self",)).select_related(
-        "replay__schedule__webhook_secret"
-    )
-    row = rows.filter(pk=notification_id, state=State.PENDING, next_at__lte=now).first()
+    row = tries.due(ReplayNotification.objects.select_related("replay__schedule__webhook_secret"), notification_id, now)
     if row is None:
         return None
-    if row.attempt >= MAX_TRIES:  # a worker was lost with the last one
-        return _give_up(row, Answer(None, "The last try was broken off.", is_final=True))
+    if row.attempt >= tries.MAX_TRIES:  # a worker was lost with the last one
+        return tries.give_up(row, Answer(None, "The last try was broken off.", is_final=True))
     secret = _may_send(row)
-    row.attempt += 1
     if isinstance(secret, Answer):
-        return _give_up(row, secret)
-    row.next_at = now + LEASE
-    row.save(update_fields=["attempt", "next_at"])
+        return tries.give_up(row, secret)
+    tries.begin(row, now)
     return _Try(row, outbound.guard(), secret)
 
 
@@ -225,7 +217,7 @@ def _secret_of(schedule: ReplaySchedule, *, run: str) -> str | Answer:
 def _sent(claimed: _Try) -> Answer:
     row = claimed.row
     if row.kind == Kind.WEBHOOK:
-        return webhook.post(claimed.guard, row.target, secret=claimed.secret, message_id=row.message_id, body=row.body)
+        return sending.post(claimed.guard, row.target, secret=claimed.secret, message_id=row.message_id, body=row.body)
     return _mailed(row)
 
 
@@ -243,26 +235,6 @@ def _mailed(row: ReplayNotification) -> Answer:
             return Answer(None, "The mail server refuses this address.")
         return Answer(None, "The mail server did not take it. The operator of the service finds why in the log.")
     return Answer()
-
-
-def _keep(row: ReplayNotification, answer: Answer, now: dt.datetime) -> None:
-    """What came of a try, unless another worker has taken the message up since."""
-    ours = ReplayNotification.objects.filter(
-        pk=row.pk, message_id=row.message_id, state=State.PENDING, attempt=row.attempt
-    )
-    said = {"status": answer.status, "error": answer.error}
-    if answer.was_taken:
-        ours.update(state=State.SENT, sent_at=timezone.now(), **said)
-    elif answer.is_final or row.attempt >= MAX_TRIES:
-        ours.update(state=State.FAILED, **said)
-    else:
-        ours.update(next_at=now + PAUSES[row.attempt - 1], **said)
-
-
-def _give_up(row: ReplayNotification, answer: Answer) -> Answer:
-    row.state, row.status, row.error = State.FAILED, answer.status, answer.error
-    row.save(update_fields=["state", "attempt", "status", "error"])
-    return answer
 
 
 def _message(replay: Replay, kind: str, target: str, body: str) -> ReplayNotification:

@@ -17,9 +17,10 @@ from django.utils import timezone
 
 from quality.models import Replay, ReplaySchedule, ReplayState
 from quality.models.replays import LIVE_REPLAYS
-from quality.replay import ending, notify, plan, sides, webhook
+from quality.replay import ending, notify, plan, sides
 from quality.replay.plan import RunSettings, SideSpec, Wanted
 from quality.turns.cron import Passed, next_slot, passed_slots
+from quality.webhooks import sending
 from tenants import audit, outbound, secrets
 from tenants.envelope import NoKeys
 from tenants.models import ApiToken, Membership, Purpose, User
@@ -290,7 +291,7 @@ def _keep_secret(schedule: ReplaySchedule, actor: User, token: ApiToken | None) 
 
 
 def _make_secret(schedule: ReplaySchedule, actor: User, token: ApiToken | None) -> str:
-    text = webhook.new_secret()
+    text = sending.new_secret()
     try:
         schedule.webhook_secret = secrets.set_secret(
             name=f"webhook:{schedule.pk}", value=text, actor=actor, token=token, purpose=Purpose.WEBHOOK

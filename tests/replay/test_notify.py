@@ -23,10 +23,11 @@ from standardwebhooks import Webhook
 
 from quality import tasks
 from quality.models import Replay, ReplayCase, ReplayNotification, ReplaySchedule
-from quality.replay import notify, schedules, webhook
-from quality.replay.notify import MAX_TRIES, NotificationConflict
+from quality.replay import notify, schedules
+from quality.replay.notify import NotificationConflict
 from quality.replay.schedules import ScheduleData
 from quality.replay.wanted import SideSpec
+from quality.webhooks import sending, tries
 from tenants.models import AuditEvent, Membership, ModelEndpoint, Secret, Tenant, User
 from tenants.scope import tenant_scope
 from tests.engine.loopback import Answer, Server, serving
@@ -159,7 +160,7 @@ class TestWebhook:
         server.answers = [Answer(500)]
         (row,) = lab.end(lab.schedule(server))
         now = begun = timezone.now()
-        for number in range(1, MAX_TRIES + 1):
+        for number in range(1, tries.MAX_TRIES + 1):
             assert notify.deliver(row.pk, tenant_id=lab.tenant.pk, now=now - dt.timedelta(seconds=1)) is None
             row = lab.deliver(row, now)
             assert (row.attempt, row.status, row.error) == (number, 500, "The receiver answered 500.")
@@ -167,7 +168,7 @@ class TestWebhook:
         assert row.state == "failed"
         assert dt.timedelta(hours=20) < now - begun < dt.timedelta(hours=26)
         assert len({asked.header("webhook-id") for asked in server.seen}) == 1
-        assert len(server.seen) == MAX_TRIES
+        assert len(server.seen) == tries.MAX_TRIES
         assert notify.deliver(row.pk, tenant_id=lab.tenant.pk, now=now + dt.timedelta(days=9)) is None
 
     def test_sent_again_it_arrives(self, lab, server, published) -> None:
@@ -373,7 +374,7 @@ class TestRows:
         with tenant_scope(lab.tenant):
             ReplayNotification.objects.update(message_id=uuid.uuid4(), attempt=1)
             row.attempt = 1
-            notify._keep(row, webhook.Answer(200), timezone.now())
+            tries.keep(row, sending.Answer(200), timezone.now())
         assert lab.seen(row).state == "pending"
 
     def test_the_tick_publishes_what_was_not_sent_in_every_tenant(self, lab, published, other_tenant) -> None:

@@ -1,0 +1,64 @@
+"""How a message that is a row is tried until it has arrived: claims, pauses, giving up.
+
+For any model with `message_id`, `state` (pending, sent, failed), `attempt`, `next_at`, `status`, `error` and `sent_at`.
+Functions need an open tenant scope.
+"""
+
+import datetime as dt
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from quality.webhooks.sending import Answer
+
+PENDING, SENT, FAILED = "pending", "sent", "failed"
+
+# Between one try and the next: eight tries, over nearly a day.
+PAUSES = [dt.timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 180, 360, 720)]
+MAX_TRIES = len(PAUSES) + 1
+LEASE = dt.timedelta(minutes=5)  # longer than any try takes; then it is another worker's turn
+
+
+class OnItsWay(Exception):
+    """The message is being sent already."""
+
+
+def due(rows: QuerySet[Any], pk: int, now: dt.datetime) -> Any | None:
+    """The row, locked, if it is to be tried now and no other worker holds it."""
+    locked = rows.select_for_update(skip_locked=True, of=("self",))
+    return locked.filter(pk=pk, state=PENDING, next_at__lte=now).first()
+
+
+def begin(row: Any, now: dt.datetime) -> None:
+    """Count the try, and keep others from it for as long as it can take."""
+    row.attempt += 1
+    row.next_at = now + LEASE
+    row.save(update_fields=["attempt", "next_at"])
+
+
+def keep(row: Any, answer: Answer, now: dt.datetime) -> bool:
+    """What came of a try, unless another worker has taken the message up since. True if the message came to its end."""
+    ours = type(row).objects.filter(pk=row.pk, message_id=row.message_id, state=PENDING, attempt=row.attempt)
+    said = {"status": answer.status, "error": answer.error}
+    if answer.was_taken:
+        return bool(ours.update(state=SENT, sent_at=timezone.now(), **said))
+    if answer.is_final or row.attempt >= MAX_TRIES:
+        return bool(ours.update(state=FAILED, **said))
+    ours.update(next_at=now + PAUSES[row.attempt - 1], **said)
+    return False
+
+
+def give_up(row: Any, answer: Answer) -> Answer:
+    """It is not sent: `answer` says why."""
+    row.state, row.status, row.error = FAILED, answer.status, answer.error
+    row.save(update_fields=["state", "attempt", "status", "error"])
+    return answer
+
+
+def again(row: Any) -> None:
+    """Once more from the first try, under the same id. The caller holds the row. Raises OnItsWay."""
+    if row.state == PENDING:
+        raise OnItsWay("It is on its way already. Wait for what comes of it.")
+    row.state, row.attempt, row.next_at, row.status, row.error = PENDING, 0, timezone.now(), None, ""
+    row.save(update_fields=["state", "attempt", "next_at", "status", "error"])
