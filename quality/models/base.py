@@ -1,6 +1,7 @@
 """What the tables of evidence share."""
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 
 class EvidenceField(models.TextField):
@@ -11,11 +12,11 @@ class EvidenceField(models.TextField):
 class Label(models.TextChoices):
     """What a reviewer says of a call. The first key press is the first label."""
 
-    GOOD_REPLY = "good_reply", "Good reply"
-    WRONG_TOOL = "wrong_tool", "Wrong tool"
-    MISSING_TOOL = "missing_tool", "Missing tool"
-    BAD_ARGS = "bad_args", "Bad arguments"
-    OTHER = "other", "Other"
+    GOOD_REPLY = "good_reply", _("Good reply")
+    WRONG_TOOL = "wrong_tool", _("Wrong tool")
+    MISSING_TOOL = "missing_tool", _("Missing tool")
+    BAD_ARGS = "bad_args", _("Bad arguments")
+    OTHER = "other", _("Other")
 
 
 ACTIONABLE = (Label.WRONG_TOOL, Label.MISSING_TOOL, Label.BAD_ARGS)

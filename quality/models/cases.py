@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from quality.models.base import EvidenceField, Label
 from quality.models.improve import Proposal
@@ -12,8 +13,8 @@ from tenants.models.base import tenant_key
 
 
 class CaseStatus(models.TextChoices):
-    ACTIVE = "active", "Active"
-    ARCHIVED = "archived", "Archived"
+    ACTIVE = "active", pgettext_lazy("case", "Active")
+    ARCHIVED = "archived", pgettext_lazy("case", "Archived")
 
 
 class Case(TenantModel):

@@ -2,18 +2,19 @@
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
 
 
 class ExportState(models.TextChoices):
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    CANCELLED = "cancelled", "Cancelled"
-    EXPIRED = "expired", "Expired"
+    QUEUED = "queued", pgettext_lazy("export", "Queued")
+    RUNNING = "running", pgettext_lazy("export", "Running")
+    DONE = "done", pgettext_lazy("export", "Done")
+    FAILED = "failed", pgettext_lazy("export", "Failed")
+    CANCELLED = "cancelled", pgettext_lazy("export", "Cancelled")
+    EXPIRED = "expired", pgettext_lazy("export", "Expired")
 
 
 class Export(TenantModel):

@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from quality.models.base import ACTIONABLE, EvidenceField, Label
 from quality.models.turns import ToolCall, Turn
@@ -113,8 +114,8 @@ class FeedbackEvent(OnItem):
     """One step of an item's history: a label was given, or taken back. Never changed, never deleted."""
 
     class Action(models.TextChoices):
-        LABEL = "label", "Labelled"
-        UNDO = "undo", "Undone"
+        LABEL = "label", pgettext_lazy("label", "Labelled")
+        UNDO = "undo", pgettext_lazy("label", "Undone")
 
     reviewer = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+", db_index=False)
     action = models.TextField(choices=Action.choices)

@@ -2,19 +2,20 @@
 
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
 
 
 class ImportState(models.TextChoices):
-    PREVIEW = "preview", "Waits for you"
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    TAKING_BACK = "taking_back", "Being taken back"
-    TAKEN_BACK = "taken_back", "Taken back"
+    PREVIEW = "preview", pgettext_lazy("import", "Waits for you")
+    QUEUED = "queued", pgettext_lazy("import", "Queued")
+    RUNNING = "running", pgettext_lazy("import", "Running")
+    DONE = "done", pgettext_lazy("import", "Done")
+    FAILED = "failed", pgettext_lazy("import", "Failed")
+    TAKING_BACK = "taking_back", pgettext_lazy("import", "Being taken back")
+    TAKEN_BACK = "taken_back", pgettext_lazy("import", "Taken back")
 
 
 class Import(TenantModel):

@@ -3,6 +3,8 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from quality.models.base import EvidenceField, Label
 from tenants.models import TenantManager, TenantModel, User
@@ -31,20 +33,20 @@ class GuidelineVersion(TenantModel):
 
 
 class ProposalState(models.TextChoices):
-    PENDING = "pending", "Pending"
-    DISMISSED = "dismissed", "Dismissed"
-    APPLIED = "applied", "Applied"
+    PENDING = "pending", pgettext_lazy("proposal", "Pending")
+    DISMISSED = "dismissed", pgettext_lazy("proposal", "Dismissed")
+    APPLIED = "applied", pgettext_lazy("proposal", "Applied")
 
 
 class ArtifactKind(models.TextChoices):
     """What a fix is made of."""
 
-    PULL_REQUEST = "pull_request", "Pull request"
-    PROMPT_PATCH = "prompt_patch", "Prompt patch"
-    TOOL_SCHEMA_PATCH = "tool_schema_patch", "Tool schema patch"
-    STYLE_UPDATE = "style_update", "Style update"
-    REGRESSION_CASE = "regression_case", "Regression case"
-    OTHER = "other", "Other"
+    PULL_REQUEST = "pull_request", _("Pull request")
+    PROMPT_PATCH = "prompt_patch", _("Prompt patch")
+    TOOL_SCHEMA_PATCH = "tool_schema_patch", _("Tool schema patch")
+    STYLE_UPDATE = "style_update", _("Style update")
+    REGRESSION_CASE = "regression_case", _("Regression case")
+    OTHER = "other", _("Other")
 
 
 class Proposal(TenantModel):
@@ -113,10 +115,10 @@ class ProposalEvent(TenantModel):
     """One step of a proposal's history. Never changed, never deleted."""
 
     class Action(models.TextChoices):
-        TRACK = "track", "Tracked"
-        DISMISS = "dismiss", "Dismissed"
-        APPLY = "apply", "Applied"
-        REOPEN = "reopen", "Reopened"
+        TRACK = "track", pgettext_lazy("proposal", "Tracked")
+        DISMISS = "dismiss", pgettext_lazy("proposal", "Dismissed")
+        APPLY = "apply", pgettext_lazy("proposal", "Applied")
+        REOPEN = "reopen", pgettext_lazy("proposal", "Reopened")
 
     proposal = models.ForeignKey(
         Proposal, on_delete=models.CASCADE, related_name="events", db_index=False, db_constraint=False
@@ -147,10 +149,10 @@ class ProposalEvent(TenantModel):
 
 
 class CoachState(models.TextChoices):
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
+    QUEUED = "queued", pgettext_lazy("run of the coach", "Queued")
+    RUNNING = "running", pgettext_lazy("run of the coach", "Running")
+    DONE = "done", pgettext_lazy("run of the coach", "Done")
+    FAILED = "failed", pgettext_lazy("run of the coach", "Failed")
 
 
 class CoachRun(TenantModel):
@@ -192,16 +194,16 @@ class CoachItem(TenantModel):
     """One thing the coach suggests. Data of a model's making: nothing of it is applied until a person accepts it."""
 
     class Kind(models.TextChoices):
-        GUIDANCE = "guidance", "Guidance line"
-        EXAMPLE = "example", "Example"
-        ATTACH_SKILL = "attach_skill", "Attach a skill"
-        DETACH_SKILL = "detach_skill", "Detach a skill"
+        GUIDANCE = "guidance", _("Guidance line")
+        EXAMPLE = "example", _("Example")
+        ATTACH_SKILL = "attach_skill", _("Attach a skill")
+        DETACH_SKILL = "detach_skill", _("Detach a skill")
 
     class State(models.TextChoices):
-        OPEN = "open", "Open"
-        ACCEPTED = "accepted", "Accepted"
-        DISMISSED = "dismissed", "Dismissed"
-        REVOKED = "revoked", "Revoked"
+        OPEN = "open", pgettext_lazy("suggestion", "Open")
+        ACCEPTED = "accepted", pgettext_lazy("suggestion", "Accepted")
+        DISMISSED = "dismissed", pgettext_lazy("suggestion", "Dismissed")
+        REVOKED = "revoked", pgettext_lazy("suggestion", "Revoked")
 
     run = models.ForeignKey(
         CoachRun, on_delete=models.CASCADE, related_name="items", db_index=False, db_constraint=False

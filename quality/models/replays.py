@@ -3,6 +3,8 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from quality.models.base import EvidenceField
 from quality.models.cases import Case
@@ -15,13 +17,13 @@ class ReplaySchedule(TenantModel):
     """A replay that begins whenever the cron expression says so: the cases of a filter as they are then."""
 
     class NotifyOn(models.TextChoices):
-        REGRESSION = "regression", "A confirmed regression"
-        NOT_PASSED = "not_passed", "Anything but a passed gate"
-        ALWAYS = "always", "Each run"
+        REGRESSION = "regression", _("A confirmed regression")
+        NOT_PASSED = "not_passed", _("Anything but a passed gate")
+        ALWAYS = "always", _("Each run")
 
     class Baseline(models.TextChoices):
-        PREVIOUS = "previous", "The run before"
-        NONE = "none", "None: each case has to pass"
+        PREVIOUS = "previous", _("The run before")
+        NONE = "none", _("None: each case has to pass")
 
     name = models.CharField(max_length=120)
     cron = models.CharField(max_length=120, help_text="Minute, hour, day, month, weekday.")
@@ -62,12 +64,12 @@ class ReplaySchedule(TenantModel):
 
 
 class ReplayState(models.TextChoices):
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    PAUSED = "paused", "Paused"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    CANCELLED = "cancelled", "Cancelled"
+    QUEUED = "queued", pgettext_lazy("replay", "Queued")
+    RUNNING = "running", pgettext_lazy("replay", "Running")
+    PAUSED = "paused", pgettext_lazy("replay", "Paused")
+    DONE = "done", pgettext_lazy("replay", "Done")
+    FAILED = "failed", pgettext_lazy("replay", "Failed")
+    CANCELLED = "cancelled", pgettext_lazy("replay", "Cancelled")
 
 
 LIVE_REPLAYS = (ReplayState.QUEUED, ReplayState.RUNNING, ReplayState.PAUSED)
@@ -81,9 +83,9 @@ class Replay(TenantModel):
     """
 
     class Stage(models.TextChoices):
-        SAMPLES = "samples", "Asking"
-        CONFIRM = "confirm", "Running suspects again"
-        JUDGE = "judge", "Judging"
+        SAMPLES = "samples", _("Asking")
+        CONFIRM = "confirm", _("Running suspects again")
+        JUDGE = "judge", _("Judging")
 
     name = models.CharField(max_length=120, blank=True)
     state = models.TextField(choices=ReplayState.choices, default=ReplayState.QUEUED)
@@ -156,13 +158,13 @@ class ReplaySide(TenantModel):
     """What is tried: an endpoint with a prompt and tools, as they were when the replay was started."""
 
     class Name(models.TextChoices):
-        BASELINE = "baseline", "Baseline"
-        CANDIDATE = "candidate", "Candidate"
+        BASELINE = "baseline", _("Baseline")
+        CANDIDATE = "candidate", _("Candidate")
 
     class Tools(models.TextChoices):
-        RECORDED = "recorded", "As recorded"
-        CURRENT = "current", "Today's"
-        STORED = "stored", "Of a toolset"
+        RECORDED = "recorded", pgettext_lazy("tools", "As recorded")
+        CURRENT = "current", pgettext_lazy("tools", "Today's")
+        STORED = "stored", pgettext_lazy("tools", "Of a toolset")
 
     replay = models.ForeignKey(
         Replay, on_delete=models.CASCADE, related_name="sides", db_index=False, db_constraint=False
@@ -290,13 +292,13 @@ class ReplayFinding(TenantModel):
     """What a person says of a failing case: the expectation is disputed, or the failure is confirmed."""
 
     class Kind(models.TextChoices):
-        DISPUTED = "disputed", "Expectation disputed"
-        CONFIRMED = "confirmed", "Confirmed"
+        DISPUTED = "disputed", pgettext_lazy("finding", "Expectation disputed")
+        CONFIRMED = "confirmed", pgettext_lazy("finding", "Confirmed")
 
     class Outcome(models.TextChoices):
-        CHANGED = "changed", "Expectation changed"
-        HOLDS = "holds", "Expectation holds"
-        WITHDRAWN = "withdrawn", "Withdrawn"
+        CHANGED = "changed", pgettext_lazy("finding", "Expectation changed")
+        HOLDS = "holds", pgettext_lazy("finding", "Expectation holds")
+        WITHDRAWN = "withdrawn", pgettext_lazy("finding", "Withdrawn")
 
     replay = models.ForeignKey(
         Replay, on_delete=models.CASCADE, related_name="findings", db_index=False, db_constraint=False
@@ -343,9 +345,9 @@ class QuarantineProposal(TenantModel):
     """A case that was flaky on a side that did not change, several scheduled runs in a row."""
 
     class State(models.TextChoices):
-        PENDING = "pending", "Pending"
-        ACCEPTED = "accepted", "Accepted"
-        DISMISSED = "dismissed", "Dismissed"
+        PENDING = "pending", pgettext_lazy("quarantine proposal", "Pending")
+        ACCEPTED = "accepted", pgettext_lazy("quarantine proposal", "Accepted")
+        DISMISSED = "dismissed", pgettext_lazy("quarantine proposal", "Dismissed")
 
     case = models.ForeignKey(
         Case, on_delete=models.CASCADE, related_name="quarantine_proposals", db_index=False, db_constraint=False
@@ -379,13 +381,13 @@ class ReplayNotification(TenantModel):
     """One message about a replay on its way out. Sent again until it arrives or is given up."""
 
     class Kind(models.TextChoices):
-        WEBHOOK = "webhook", "Webhook"
-        EMAIL = "email", "E-mail"
+        WEBHOOK = "webhook", _("Webhook")
+        EMAIL = "email", _("E-mail")
 
     class State(models.TextChoices):
-        PENDING = "pending", "Pending"
-        SENT = "sent", "Sent"
-        FAILED = "failed", "Failed"
+        PENDING = "pending", pgettext_lazy("message", "Pending")
+        SENT = "sent", pgettext_lazy("message", "Sent")
+        FAILED = "failed", pgettext_lazy("message", "Failed")
 
     replay = models.ForeignKey(
         Replay, on_delete=models.CASCADE, related_name="notifications", db_index=False, db_constraint=False

@@ -5,6 +5,8 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from quality.models.base import EvidenceField
 from quality.models.turns import ToolCall, Toolset, Turn, TurnState
@@ -18,10 +20,10 @@ ENDED = (TurnState.DONE, TurnState.FAILED, TurnState.CANCELLED)
 class Channel(models.TextChoices):
     """By which door a turn came in."""
 
-    PAGE = "page", "Page"
+    PAGE = "page", _("Page")
     API = "api", "API"
     WEBSOCKET = "websocket", "WebSocket"
-    SCHEDULE = "schedule", "Schedule"
+    SCHEDULE = "schedule", _("Schedule")
 
 
 class TurnRun(TenantModel):
@@ -130,13 +132,13 @@ class ModelReply(TenantModel):
 class DecisionKind(models.TextChoices):
     """What was decided on an open call."""
 
-    APPROVE = "approve", "Approved"
-    DECLINE = "decline", "Declined"
-    ANSWER = "answer", "Answered"
-    HAPPENED = "happened", "It happened"
-    DID_NOT_HAPPEN = "did_not_happen", "It did not happen"
-    RUN_AGAIN = "run_again", "Run again"
-    NOT_ANSWERED = "not_answered", "Not answered"
+    APPROVE = "approve", pgettext_lazy("call", "Approved")
+    DECLINE = "decline", pgettext_lazy("call", "Declined")
+    ANSWER = "answer", pgettext_lazy("call", "Answered")
+    HAPPENED = "happened", pgettext_lazy("call", "It happened")
+    DID_NOT_HAPPEN = "did_not_happen", pgettext_lazy("call", "It did not happen")
+    RUN_AGAIN = "run_again", pgettext_lazy("call", "Run again")
+    NOT_ANSWERED = "not_answered", pgettext_lazy("call", "Not answered")
 
 
 class CallDecision(TenantModel):

@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import pgettext_lazy
 
 from quality.models.base import EvidenceField
 from tenants.models import TenantManager, TenantModel
@@ -31,12 +32,12 @@ class Toolset(TenantModel):
 
 
 class TurnState(models.TextChoices):
-    QUEUED = "queued", "Queued"
-    RUNNING = "running", "Running"
-    AWAITING = "awaiting", "Awaiting"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    CANCELLED = "cancelled", "Cancelled"
+    QUEUED = "queued", pgettext_lazy("turn", "Queued")
+    RUNNING = "running", pgettext_lazy("turn", "Running")
+    AWAITING = "awaiting", pgettext_lazy("turn", "Awaiting")
+    DONE = "done", pgettext_lazy("turn", "Done")
+    FAILED = "failed", pgettext_lazy("turn", "Failed")
+    CANCELLED = "cancelled", pgettext_lazy("turn", "Cancelled")
 
 
 class Turn(TenantModel):
@@ -111,12 +112,13 @@ class Turn(TenantModel):
 
 
 class CallState(models.TextChoices):
-    STREAMING = "streaming", "Streaming"
-    PENDING = "pending", "Pending"
-    RUNNING = "running", "Running"
-    RESULT = "result", "Result"
-    ERROR = "error", "Error"
-    UNKNOWN = "unknown", "Unknown"  # it was made, its outcome is not known: lost, or never recorded
+    STREAMING = "streaming", pgettext_lazy("call", "Streaming")
+    PENDING = "pending", pgettext_lazy("call", "Pending")
+    RUNNING = "running", pgettext_lazy("call", "Running")
+    RESULT = "result", pgettext_lazy("call", "Result")
+    ERROR = "error", pgettext_lazy("call", "Error")
+    # It was made, its outcome is not known: lost, or never recorded.
+    UNKNOWN = "unknown", pgettext_lazy("call", "Unknown")
 
 
 class ToolCall(TenantModel):

@@ -6,6 +6,7 @@ from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from tenants.models.base import TenantManager, TenantModel, tenant_key
 
@@ -13,9 +14,9 @@ from tenants.models.base import TenantManager, TenantModel, tenant_key
 class Role(models.TextChoices):
     """What a member may do. Each role includes the ones before it."""
 
-    VIEWER = "viewer", "Viewer"
-    OPERATOR = "operator", "Operator"
-    ADMIN = "admin", "Admin"
+    VIEWER = "viewer", _("Viewer")
+    OPERATOR = "operator", _("Operator")
+    ADMIN = "admin", _("Admin")
 
     @property
     def rank(self) -> int:

@@ -1,6 +1,7 @@
 """Secrets as rows, and where each may be sent. How one is sealed and read: tenants/secrets.py."""
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from tenants.models.base import TenantManager, TenantModel, tenant_key
 from tenants.models.people import User
@@ -9,10 +10,10 @@ from tenants.models.people import User
 class Purpose(models.TextChoices):
     """Who may ask for a secret. Tools reach those of tools alone."""
 
-    TOOL = "tool", "HTTP tools"
-    MODEL = "model", "A model's key"
-    BOOKING = "booking", "The booking link"
-    WEBHOOK = "webhook", "Signatures of webhooks"
+    TOOL = "tool", _("HTTP tools")
+    MODEL = "model", _("A model's key")
+    BOOKING = "booking", _("The booking link")
+    WEBHOOK = "webhook", _("Signatures of webhooks")
 
 
 class Secret(TenantModel):

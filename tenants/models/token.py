@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from tenants.models.base import TenantManager, TenantModel, tenant_key
 from tenants.models.people import User
@@ -11,14 +12,14 @@ from tenants.models.people import User
 class Scope(models.TextChoices):
     """What a token may do."""
 
-    READ = "read", "Read calls, feedback and summaries"
-    FEEDBACK_WRITE = "feedback:write", "Label calls"
-    INGEST_WRITE = "ingest:write", "Send traces in"
-    EXPORT_READ = "export:read", "Export feedback and cases"
-    SETTINGS_WRITE = "settings:write", "Change tools, models, styles and secrets"
-    TURNS_WRITE = "turns:write", "Run turns and answer their calls"
-    REPLAYS_WRITE = "replays:write", "Start and stop replays"
-    GATEWAY = "gateway", "Send model requests through the recording gateway"
+    READ = "read", _("Read calls, feedback and summaries")
+    FEEDBACK_WRITE = "feedback:write", _("Label calls")
+    INGEST_WRITE = "ingest:write", _("Send traces in")
+    EXPORT_READ = "export:read", _("Export feedback and cases")
+    SETTINGS_WRITE = "settings:write", _("Change tools, models, styles and secrets")
+    TURNS_WRITE = "turns:write", _("Run turns and answer their calls")
+    REPLAYS_WRITE = "replays:write", _("Start and stop replays")
+    GATEWAY = "gateway", _("Send model requests through the recording gateway")
 
 
 class ApiToken(TenantModel):
