@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from quality.cases import schema
 from quality.improve import case_store
@@ -156,10 +157,15 @@ def _read(lines: Iterable[bytes], report: ImportReport, *, require_trailer: bool
         total += len(raw)
         if total > MAX_TOTAL_BYTES:
             limit = MAX_TOTAL_BYTES // 1024**2
-            _stop(line, "", "too_large", f"The file is larger than {limit} MiB. Export it in parts.")
+            _stop(
+                line,
+                "",
+                "too_large",
+                _("The file is larger than %(limit)s MiB. Export it in parts.") % {"limit": limit},
+            )
         if raw.strip():
             if ended:
-                _stop(line, "", "after_trailer", "More follows the last record of the export: two files in one?")
+                _stop(line, "", "after_trailer", _("More follows the last record of the export: two files in one?"))
             try:
                 node = parse(raw, depth=MAX_DEPTH, limit=MAX_BYTES + 2, repeated_keys=True)
                 if isinstance(node.value, dict) and node.value.get("recordType") == "_end":
@@ -177,23 +183,29 @@ def _read(lines: Iterable[bytes], report: ImportReport, *, require_trailer: bool
     if ended:
         return
     if require_trailer:
-        _stop(1, "", "no_trailer", "The last line of the export is missing, so the file is cut. Export it again.")
-    report.warnings.append("The last line of the export is missing: the file may be cut.")
+        _stop(1, "", "no_trailer", _("The last line of the export is missing, so the file is cut. Export it again."))
+    report.warnings.append(_("The last line of the export is missing: the file may be cut."))
 
 
 def _check_trailer(line: int, node: Node, count: int, sha256: str, report: ImportReport) -> None:
     said = node.value
     if said.get("count") != count:
-        _stop(line, "count", "wrong_count", f"The export had {said.get('count')!r} records, here are {count}.")
+        _stop(
+            line,
+            "count",
+            "wrong_count",
+            _("The export had %(said)s records, here are %(count)s.")
+            % {"said": repr(said.get("count")), "count": count},
+        )
     if said.get("sha256") != sha256:
         _stop(
             line,
             "sha256",
             "wrong_sha256",
-            "The bytes are not those of the export: it was changed on its way, or edited.",
+            _("The bytes are not those of the export: it was changed on its way, or edited."),
         )
     if said.get("nextCursor") is not None:
-        report.warnings.append("This is a part of an export: more cases follow in another one.")
+        report.warnings.append(_("This is a part of an export: more cases follow in another one."))
 
 
 def _stop(line: int, path: str, code: str, message: str) -> NoReturn:
@@ -205,9 +217,13 @@ def _incoming(node: Node) -> _Incoming:
     record = _Members(node, "")
     kind, version = record.take("recordType"), record.take("schemaVersion")
     if kind.value != RECORD_TYPE:
-        raise _Fault("recordType", "wrong_type", f"This is no case: its type is {kind.text[:100]}.")
+        raise _Fault(
+            "recordType", "wrong_type", _("This is no case: its type is %(kind)s.") % {"kind": kind.text[:100]}
+        )
     if type(version.value) is not int or version.value != SCHEMA_VERSION:
-        raise _Fault("schemaVersion", "unknown_version", f"Only version {SCHEMA_VERSION} is known.")
+        raise _Fault(
+            "schemaVersion", "unknown_version", _("Only version %(version)s is known.") % {"version": SCHEMA_VERSION}
+        )
     given, observed, expected = (record.inside(name) for name in ("input", "observed", "expected"))
     context = record.evidence("context", dict)
     case = Case(
@@ -246,26 +262,26 @@ def _incoming(node: Node) -> _Incoming:
 def _number(node: Node) -> int:
     found = _REF.fullmatch(node.value) if isinstance(node.value, str) else None
     if found is None or int(found[1]) > case_store.MAX_NUMBER:
-        raise _Fault("id", "invalid", "An id is REG- and a number from 1.")
+        raise _Fault("id", "invalid", _("An id is REG- and a number from 1."))
     return int(found[1])
 
 
 def _tags(node: Node) -> list[str]:
     tags = node.value
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise _Fault("tags", "wrong_type", "Expected a list of strings.")
+        raise _Fault("tags", "wrong_type", _("Expected a list of strings."))
     try:
         checked = case_store.checked_tags(tags)
     except ValidationError as error:
         raise _Fault("tags", "invalid", " ".join(error.messages)) from error
     if checked != tags:
-        raise _Fault("tags", "invalid", "A tag stands there twice, or has blanks around it.")
+        raise _Fault("tags", "invalid", _("A tag stands there twice, or has blanks around it."))
     return checked
 
 
 def _behavior(text: str) -> str:
     if not text.strip():
-        raise _Fault("expected.behavior", "blank", "It says nothing of what is expected.")
+        raise _Fault("expected.behavior", "blank", _("It says nothing of what is expected."))
     return text
 
 
@@ -288,19 +304,19 @@ class _Members:
 
     def __init__(self, node: Node, path: str) -> None:
         if not isinstance(node.value, dict):
-            raise _Fault(path, "not_an_object", "Expected an object.")
+            raise _Fault(path, "not_an_object", _("Expected an object."))
         self._path = path
         self._left = dict(node.members)
 
     def take(self, name: str) -> Node:
         node = self._left.pop(name, None)
         if node is None:
-            raise self._fault(name, "required", "It is missing.")
+            raise self._fault(name, "required", _("It is missing."))
         return node
 
     def finish(self) -> None:
         for name in self._left:
-            raise self._fault(name[:100], "unknown_member", "There is no such member, and it would be lost.")
+            raise self._fault(name[:100], "unknown_member", _("There is no such member, and it would be lost."))
 
     def inside(self, name: str) -> "_Members":
         return _Members(self.take(name), f"{self._path}{name}.")
@@ -308,7 +324,7 @@ class _Members:
     def evidence(self, name: str, kind: type) -> str:
         node = self.take(name)
         if not isinstance(node.value, kind):
-            raise self._fault(name, "wrong_type", f"Expected {'an object' if kind is dict else 'a list'}.")
+            raise self._fault(name, "wrong_type", _("Expected an object.") if kind is dict else _("Expected a list."))
         return node.text
 
     def evidence_or_null(self, name: str, kind: type = object) -> str | None:
@@ -319,9 +335,9 @@ class _Members:
     def text(self, name: str) -> str:
         value = self.take(name).value
         if not isinstance(value, str):
-            raise self._fault(name, "wrong_type", "Expected a string.")
+            raise self._fault(name, "wrong_type", _("Expected a string."))
         if value != storable(value):
-            raise self._fault(name, "unstorable", "It holds a NUL character or half a surrogate pair.")
+            raise self._fault(name, "unstorable", _("It holds a NUL character or half a surrogate pair."))
         return value
 
     def text_or_null(self, name: str) -> str | None:
@@ -330,19 +346,27 @@ class _Members:
     def choice(self, name: str, values: list[str]) -> str:
         value = self.text(name)
         if value not in values:
-            raise self._fault(name, "unknown_value", f"{value[:100]!r} is none of {', '.join(values)}.")
+            raise self._fault(
+                name,
+                "unknown_value",
+                _("%(value)s is none of %(known)s.") % {"value": repr(value[:100]), "known": ", ".join(values)},
+            )
         return value
 
     def flag(self, name: str) -> bool | None:
         value = self.take(name).value
         if value is not None and not isinstance(value, bool):
-            raise self._fault(name, "wrong_type", "Expected true, false or null.")
+            raise self._fault(name, "wrong_type", _("Expected true, false or null."))
         return value
 
     def whole(self, name: str, *, least: int, most: int) -> int:
         value = self.take(name).value
         if type(value) is not int or not least <= value <= most:
-            raise self._fault(name, "invalid", f"Expected a whole number from {least} to {most}.")
+            raise self._fault(
+                name,
+                "invalid",
+                _("Expected a whole number from %(least)s to %(most)s.") % {"least": least, "most": most},
+            )
         return value
 
     def whole_or_null(self, name: str, *, least: int, most: int) -> int | None:
@@ -355,7 +379,9 @@ class _Members:
                 raise ValueError
             return dt.datetime.fromisoformat(value).astimezone(dt.UTC)
         except (ValueError, OverflowError) as error:
-            raise self._fault(name, "invalid_time", "Expected a time such as 2026-03-01T14:30:00.000000Z.") from error
+            raise self._fault(
+                name, "invalid_time", _("Expected a time such as 2026-03-01T14:30:00.000000Z.")
+            ) from error
 
     def moment_or_null(self, name: str) -> dt.datetime | None:
         return None if self._is_null(name) else self.moment(name)

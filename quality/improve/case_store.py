@@ -8,8 +8,10 @@ from typing import Any, NoReturn
 from django.core.exceptions import ValidationError
 from django.db import connection
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from engine.errors import EngineError
+from quality import languages
 from quality.cases import schema
 from quality.cases.canonical import canonical_arguments
 from quality.cases.toolset import Toolset
@@ -46,21 +48,22 @@ class StaleCase(CaseConflict):
     code = "stale_case"
 
     def __init__(self, case: Case) -> None:
-        super().__init__(case, f"{case.ref} was changed meanwhile: it is at version {case.version} now.")
+        told = _("%(ref)s was changed meanwhile: it is at version %(version)s now.")
+        super().__init__(case, told % {"ref": case.ref, "version": case.version})
 
 
 class AlreadyArchived(CaseConflict):
     code = "already_archived"
 
     def __init__(self, case: Case) -> None:
-        super().__init__(case, f"{case.ref} is archived. Restore it first.")
+        super().__init__(case, _("%(ref)s is archived. Restore it first.") % {"ref": case.ref})
 
 
 class NotArchived(CaseConflict):
     code = "not_archived"
 
     def __init__(self, case: Case) -> None:
-        super().__init__(case, f"{case.ref} is active already.")
+        super().__init__(case, _("%(ref)s is active already.") % {"ref": case.ref})
 
 
 def lock_numbers() -> None:
@@ -73,7 +76,7 @@ def next_number() -> int:
     """The number of the next case; after `lock_numbers`."""
     newest = Case.objects.order_by("-number").values_list("number", flat=True).first() or 0
     if newest >= MAX_NUMBER:
-        refuse("id", "no_number_left", f"REG-{newest} is the last number there is.")
+        refuse("id", "no_number_left", _("REG-%(number)s is the last number there is.") % {"number": newest})
     return newest + 1
 
 
@@ -101,7 +104,7 @@ def locked(number: int) -> Case:
     """The case, locked until the transaction ends; raises NoSuchCase."""
     case = Case.objects.select_for_update(of=("self",)).filter(number=number).first()
     if case is None:
-        raise NoSuchCase(f"There is no case REG-{number}.")
+        raise NoSuchCase(_("There is no case REG-%(number)s.") % {"number": number})
     return case
 
 
@@ -122,7 +125,8 @@ def _write(
         refuse(
             "",
             "too_large",
-            f"The case would take {len(record.encode()):,} bytes as a line; the limit is {MAX_BYTES:,}.",
+            _("The case would take %(size)s bytes as a line; the limit is %(limit)s.")
+            % {"size": languages.number(len(record.encode())), "limit": languages.number(MAX_BYTES)},
         )
     CaseVersion.objects.create(
         case=case,
@@ -168,7 +172,7 @@ def canonical_text(text: str) -> str:
 def checked_behavior(text: str) -> str:
     text = checked_text("behavior", text, MAX_BEHAVIOR_CHARS)
     if not text:
-        refuse("behavior", "required", "Say in words what is expected.")
+        refuse("behavior", "required", _("Say in words what is expected."))
     return text
 
 
@@ -207,25 +211,29 @@ def stubs_fault(stubs: Any) -> str:
     """What is wrong with stubs, or nothing. A recorded one has the `arguments` of its call, a written one has `args`:
     matchers of the calls that it answers."""
     if not isinstance(stubs, list):
-        return "Expected a list of stubs."
+        return _("Expected a list of stubs.")
     for number, stub in enumerate(stubs):
         if not isinstance(stub, dict) or not isinstance(stub.get("tool"), str) or "result" not in stub:
-            return f"Stub {number} needs a tool and a result."
+            return _("Stub %(number)s needs a tool and a result.") % {"number": number}
         if unknown := sorted(set(stub) - _STUB_MEMBERS):
-            return f"Stub {number} has a member {unknown[0][:80]!r}; known: {', '.join(sorted(_STUB_MEMBERS))}."
+            return _("Stub %(number)s has a member %(member)s; known: %(known)s.") % {
+                "number": number,
+                "member": repr(unknown[0][:80]),
+                "known": ", ".join(sorted(_STUB_MEMBERS)),
+            }
         if not isinstance(stub.get("args", {}), dict) or not isinstance(stub.get("isError", False), bool):
-            return f"Stub {number}: args is an object of matchers, isError is true or false."
+            return _("Stub %(number)s: args is an object of matchers, isError is true or false.") % {"number": number}
     return ""
 
 
 def checked_tags(tags: Iterable[str]) -> list[str]:
     found = list(dict.fromkeys(checked_text("tags", tag, MAX_TAG_CHARS) for tag in tags))
     if len(found) > MAX_TAGS:
-        refuse("tags", "too_many", f"A case has {MAX_TAGS} tags at most.")
+        refuse("tags", "too_many", _("A case has %(limit)s tags at most.") % {"limit": MAX_TAGS})
     if "" in found:
-        refuse("tags", "blank", "A tag has at least one character.")
+        refuse("tags", "blank", _("A tag has at least one character."))
     if any("," in tag or len(tag.splitlines()) > 1 for tag in found):
-        refuse("tags", "separator", "A tag has no comma and no line break: they separate tags.")
+        refuse("tags", "separator", _("A tag has no comma and no line break: they separate tags."))
     return found
 
 
@@ -236,9 +244,14 @@ def checked_note(note: str) -> str:
 def checked_text(field: str, value: str, limit: int) -> str:
     value = value.strip()
     if len(value) > limit:
-        refuse(field, "too_long", f"It has {len(value):,} characters; the limit is {limit:,}.")
+        refuse(
+            field,
+            "too_long",
+            _("It has %(count)s characters; the limit is %(limit)s.")
+            % {"count": languages.number(len(value)), "limit": languages.number(limit)},
+        )
     if value != storable(value):
-        refuse(field, "unstorable", "It holds a NUL character or half a surrogate pair. Take it out.")
+        refuse(field, "unstorable", _("It holds a NUL character or half a surrogate pair. Take it out."))
     return value
 
 
@@ -249,7 +262,7 @@ def checked_json(field: str, text: str) -> Any:
     except JsonError as error:
         refuse(field, error.code, error.message)
     except UnicodeEncodeError:
-        refuse(field, "unstorable", "It holds half a surrogate pair. Write it as an escape.")
+        refuse(field, "unstorable", _("It holds half a surrogate pair. Write it as an escape."))
 
 
 def refuse(field: str, code: str, message: str) -> NoReturn:

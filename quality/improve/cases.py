@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.cases.judge import CaseCheck, judge_case
 from quality.cases.sample import Call
@@ -112,7 +113,7 @@ def get(number: int) -> Case:
     """The case with its people, call and proposal; raises NoSuchCase."""
     case = _with_links(Case.objects.filter(number=number)).first()
     if case is None:
-        raise NoSuchCase(f"There is no case REG-{number}.")
+        raise NoSuchCase(_("There is no case REG-%(number)s.") % {"number": number})
     return case
 
 
@@ -193,7 +194,9 @@ def case_from_feedback(
     wanted = draft.expectation if expectation is None else expectation
     if wanted is None:
         refuse(
-            "expectation", "required", "This label proposes nothing to expect. Write down what would have been right."
+            "expectation",
+            "required",
+            _("This label proposes nothing to expect. Write down what would have been right."),
         )
     case = _unsaved(draft)
     case.behavior = case_store.checked_behavior(behavior or draft.behavior)
@@ -230,7 +233,7 @@ def _made_before(case: Case) -> Case | None:
 def _check_belongs(feedback: Feedback, proposal: Proposal) -> None:
     here = (feedback.label, feedback.tool_name, feedback.style_id)
     if here != (proposal.label, proposal.tool_name, proposal.style_id) or proposal.fault not in feedback.faults:
-        refuse("feedback", "not_of_proposal", "This label does not belong to the proposal.")
+        refuse("feedback", "not_of_proposal", _("This label does not belong to the proposal."))
 
 
 def _unsaved(draft: Draft) -> Case:
@@ -339,14 +342,15 @@ def merge(number: int, other_number: int, *, by: User, note: str = "", token: Ap
 
     Raises NoSuchCase, AlreadyArchived and ValidationError."""
     if number == other_number:
-        refuse("other", "same", "A case cannot be merged into itself.")
+        refuse("other", "same", _("A case cannot be merged into itself."))
     rows = {found: case_store.locked(found) for found in sorted((number, other_number))}
     kept, other = rows[number], rows[other_number]
     if bytes(kept.same_sha256) != bytes(other.same_sha256):
         refuse(
             "other",
             "not_a_duplicate",
-            f"{other.ref} has another tool, other arguments or another context than {kept.ref}.",
+            _("%(other)s has another tool, other arguments or another context than %(ref)s.")
+            % {"other": other.ref, "ref": kept.ref},
         )
     for case in (kept, other):
         if case.merged_into_id or (case is kept and case.status == CaseStatus.ARCHIVED):

@@ -9,17 +9,21 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
 from quality.ingest.jsontext import JsonError, Node, parse
 
 MODES = {
-    "first": "The first reply makes exactly these calls",
-    "exact": "Exactly these calls, in this order",
-    "any_order": "Exactly these calls, in any order",
-    "in_order": "These calls in this order, others between",
-    "contains": "These calls, any order, others too",
-    "only": "No calls but these; some may be missing",
-    "any": "At least one call, whichever",
-    "none": "No call at all: an answer in words",
+    "first": gettext_lazy("The first reply makes exactly these calls"),
+    "exact": gettext_lazy("Exactly these calls, in this order"),
+    "any_order": gettext_lazy("Exactly these calls, in any order"),
+    "in_order": gettext_lazy("These calls in this order, others between"),
+    "contains": gettext_lazy("These calls, any order, others too"),
+    "only": gettext_lazy("No calls but these; some may be missing"),
+    "any": gettext_lazy("At least one call, whichever"),
+    "none": gettext_lazy("No call at all: an answer in words"),
 }
 """Ways to judge which calls are made, in the order in which they are offered."""
 
@@ -144,33 +148,36 @@ _FOLDED = {"case": "fold", "space": "collapse", "trim": True}
 class Kind:
     """One matcher of the form. `hint` is what the field beside it takes; empty: it takes nothing."""
 
-    label: str
-    hint: str
+    label: str | Promise
+    hint: str | Promise
     read: Callable[[Node], str]
     write: Callable[[str], str]
 
 
 MATCHERS: dict[str, Kind] = {
-    "equal": Kind("is", 'JSON, such as "Zürich" or 12', _value, _write_value),
-    "one_of": Kind("is one of", 'a JSON list, such as ["a", "b"]', _value, _write_value),
+    "equal": Kind(gettext_lazy("is"), gettext_lazy('JSON, such as "Zürich" or 12'), _value, _write_value),
+    "one_of": Kind(gettext_lazy("is one of"), gettext_lazy('a JSON list, such as ["a", "b"]'), _value, _write_value),
     "text": Kind(
-        "is the text, whatever case and spaces",
-        "text",
+        gettext_lazy("is the text, whatever case and spaces"),
+        gettext_lazy("text"),
         _folded,
         lambda text: f'{{"of":{_quoted(text)},"case":"fold","space":"collapse","trim":true}}',
     ),
-    "number": Kind("is the number, about", f"12.5 {PLUS_MINUS} 0.1", _near, _write_near),
-    "gt": Kind("is more than", "a number", _value, _number),
-    "gte": Kind("is at least", "a number", _value, _number),
-    "lt": Kind("is less than", "a number", _value, _number),
-    "lte": Kind("is at most", "a number", _value, _number),
-    "regex": Kind("matches the pattern", "a pattern for the whole text", _text_of, _quoted),
+    "number": Kind(gettext_lazy("is the number, about"), f"12.5 {PLUS_MINUS} 0.1", _near, _write_near),
+    "gt": Kind(gettext_lazy("is more than"), gettext_lazy("a number"), _value, _number),
+    "gte": Kind(gettext_lazy("is at least"), gettext_lazy("a number"), _value, _number),
+    "lt": Kind(gettext_lazy("is less than"), gettext_lazy("a number"), _value, _number),
+    "lte": Kind(gettext_lazy("is at most"), gettext_lazy("a number"), _value, _number),
+    "regex": Kind(gettext_lazy("matches the pattern"), gettext_lazy("a pattern for the whole text"), _text_of, _quoted),
     "judge": Kind(
-        "means, as a model judges", "what counts as right", _rubric, lambda text: f'{{"rubric":{_quoted(text)}}}'
+        gettext_lazy("means, as a model judges"),
+        gettext_lazy("what counts as right"),
+        _rubric,
+        lambda text: f'{{"rubric":{_quoted(text)}}}',
     ),
-    "ignore": Kind("is anything, or missing", "", _true, _write_true),
-    "present": Kind("is there", "", _true, _write_true),
-    "absent": Kind("is not there", "", _true, _write_true),
+    "ignore": Kind(gettext_lazy("is anything, or missing"), "", _true, _write_true),
+    "present": Kind(gettext_lazy("is there"), "", _true, _write_true),
+    "absent": Kind(gettext_lazy("is not there"), "", _true, _write_true),
 }
 
 
@@ -179,9 +186,9 @@ def read(text: str) -> Plain:
     try:
         root = parse(text.encode("utf-8", "surrogatepass"))
     except (JsonError, UnicodeError) as error:
-        raise NotPlain(f"It is not JSON: {error}") from error
+        raise NotPlain(_("It is not JSON: %(why)s") % {"why": error}) from error
     if not isinstance(root.value, dict):
-        raise NotPlain("An expectation is a JSON object.")
+        raise NotPlain(_("An expectation is a JSON object."))
     members = dict(root.members)
     calls, forbid = members.pop("calls", None), members.pop("forbid", None)
     members.pop("version", None)
@@ -211,14 +218,14 @@ def _calls(node: Node) -> tuple[str, tuple[Step, ...]]:
     _only(node, {"mode", "steps"}, "calls")
     mode = node.members["mode"].value if "mode" in node.members else "first"
     if mode not in MODES:
-        raise NotPlain(f"calls.mode is {mode!r}, which the form does not know.")
+        raise NotPlain(_("calls.mode is %(mode)s, which the form does not know.") % {"mode": repr(mode)})
     steps = node.members.get("steps")
     return mode, _steps(steps, "calls.steps") if steps else ()
 
 
 def _steps(node: Node, path: str, *, extra: str = "forbid") -> tuple[Step, ...]:
     if not isinstance(node.value, list) or len(node.value) > MAX_ROWS:
-        raise NotPlain(f"{path} is no list of at most {MAX_ROWS} calls.")
+        raise NotPlain(_("%(path)s is no list of at most %(limit)s calls.") % {"path": path, "limit": MAX_ROWS})
     return tuple(_step(element, f"{path}[{place}]", extra) for place, element in enumerate(node.elements))
 
 
@@ -226,15 +233,17 @@ def _step(node: Node, path: str, extra: str) -> Step:
     _only(node, {"tool", "args", *(["extra_args"] if extra else [])}, path)
     tool = node.members.get("tool")
     if tool is None or not isinstance(tool.value, str):
-        raise NotPlain(f"{path} names no tool.")
+        raise NotPlain(_("%(path)s names no tool.") % {"path": path})
     _tidy(tool.value, f"{path}.tool")
     if "extra_args" in node.members:
         extra = node.members["extra_args"].value
     if extra not in ("", "forbid", "allow"):
-        raise NotPlain(f"{path}.extra_args lists defaults or names, which the form does not show.")
+        raise NotPlain(_("%(path)s.extra_args lists defaults or names, which the form does not show.") % {"path": path})
     args = node.members.get("args")
     if args is not None and (not isinstance(args.value, dict) or len(args.value) > MAX_ROWS):
-        raise NotPlain(f"{path}.args is no object of at most {MAX_ROWS} arguments.")
+        raise NotPlain(
+            _("%(path)s.args is no object of at most %(limit)s arguments.") % {"path": path, "limit": MAX_ROWS}
+        )
     arguments = args.members.items() if args else ()
     return Step(tool.value, tuple(_argument(name, part, f"{path}.args.{name}") for name, part in arguments), extra)
 
@@ -242,31 +251,38 @@ def _step(node: Node, path: str, extra: str) -> Step:
 def _argument(name: str, node: Node, path: str) -> Argument:
     _tidy(name, path)
     if not name:
-        raise NotPlain(f"{path} has an empty name.")
+        raise NotPlain(_("%(path)s has an empty name.") % {"path": path})
     if not isinstance(node.value, dict):
         return Argument(name, "equal", node.text)
     if len(node.members) != 1:
-        raise NotPlain(f"{path} has several matchers.")
+        raise NotPlain(_("%(path)s has several matchers.") % {"path": path})
     ((matcher, value),) = node.members.items()
     if matcher not in MATCHERS:
-        raise NotPlain(f"{path} uses {matcher!r}, which the form does not show.")
+        raise NotPlain(
+            _("%(path)s uses %(matcher)s, which the form does not show.") % {"path": path, "matcher": repr(matcher)}
+        )
     try:
         return Argument(name, matcher, MATCHERS[matcher].read(value))
     except NotPlain as error:
-        raise NotPlain(f"{path} uses {matcher!r} with options that the form does not show.") from error
+        raise NotPlain(
+            _("%(path)s uses %(matcher)s with options that the form does not show.")
+            % {"path": path, "matcher": repr(matcher)}
+        ) from error
 
 
 def _only(node: Node, known: set[str], path: str) -> None:
     if not isinstance(node.value, dict):
-        raise NotPlain(f"{path} is no object.")
+        raise NotPlain(_("%(path)s is no object.") % {"path": path})
     if unknown := sorted(set(node.members) - known):
-        raise NotPlain(f"{path} has {', '.join(unknown)}, which the form does not show.")
+        raise NotPlain(
+            _("%(path)s has %(members)s, which the form does not show.") % {"path": path, "members": ", ".join(unknown)}
+        )
 
 
 def _tidy(name: str, path: str) -> None:
     """Names are typed by people, so blanks around them are not part of them; where they are, it is no form's matter."""
     if name != name.strip() or not _is_line(name):
-        raise NotPlain(f"{path} is a name with blanks around it or line breaks in it.")
+        raise NotPlain(_("%(path)s is a name with blanks around it or line breaks in it.") % {"path": path})
 
 
 def _written(step: Step) -> str:

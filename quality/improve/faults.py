@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from engine.errors import ToolError
 from engine.schema import compiled
 from engine.strict_json import JsonError
@@ -48,17 +50,35 @@ def faults_of(
 
 def describe_fault(label: str, tool_name: str, fault: str) -> str:
     """A fault in words, for a title. Names come from models and reviewers: quote them with `|inert`."""
-    kind, _, name = fault.partition(":")
+    kind, _colon, name = fault.partition(":")
     match kind:
         case "arg":
-            where = f"{spoken(name)} of " if name else "arguments of "
-            return f"Wrong {'argument ' if name else ''}{where}{tool_name or 'a call'}"
+            return _wrong_argument(spoken(name), tool_name)
         case "tool":
-            called = f"{tool_name} called" if tool_name else "A tool named in words"
-            return f"{called} instead of {name or 'another tool, or none'}"
+            return _wrong_tool(name, tool_name)
         case "missing":
-            return f"No call of {name}" if name else "A call was left out"
-    return f"{label.replace('_', ' ').capitalize()}: {tool_name or 'no call'}"
+            return _("No call of %(tool)s") % {"tool": name} if name else _("A call was left out")
+    said = label.replace("_", " ").capitalize()
+    return _("%(label)s: %(tool)s") % {"label": said, "tool": tool_name or _("no call")}
+
+
+def _wrong_argument(argument: str, tool: str) -> str:
+    if argument and tool:
+        return _("Wrong argument %(argument)s of %(tool)s") % {"argument": argument, "tool": tool}
+    if argument:
+        return _("Wrong argument %(argument)s of a call") % {"argument": argument}
+    return _("Wrong arguments of %(tool)s") % {"tool": tool} if tool else _("Wrong arguments of a call")
+
+
+def _wrong_tool(wanted: str, called: str) -> str:
+    told = {"called": called, "wanted": wanted}
+    if called and wanted:
+        return _("%(called)s called instead of %(wanted)s") % told
+    if called:
+        return _("%(called)s called instead of another tool, or none") % told
+    if wanted:
+        return _("A tool named in words instead of %(wanted)s") % told
+    return _("A tool named in words instead of another tool, or none")
 
 
 def spoken(pointer: str) -> str:

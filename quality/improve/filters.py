@@ -8,6 +8,8 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from quality.filters import LabelsField, ListField, QueryForm
 from quality.improve import cases, groups, proposals
@@ -30,7 +32,8 @@ class WordsField(ListField):
         words = super().clean(value)
         for word in words:
             if word not in self.allowed:
-                raise ValidationError(f"{word!r} is none of {', '.join(self.allowed)}.", code="unknown_value")
+                told = _("%(value)s is none of %(known)s.") % {"value": repr(word), "known": ", ".join(self.allowed)}
+                raise ValidationError(told, code="unknown_value")
         return words
 
 
@@ -60,7 +63,9 @@ class GroupForm(ListForm):
     style = forms.CharField(required=False, max_length=200)
     fault = forms.CharField(required=False, max_length=400)
     states = WordsField(groups.STATES, required=False)
-    order = forms.ChoiceField(required=False, choices=[("newest", "Newest first"), ("largest", "Largest first")])
+    order = forms.ChoiceField(
+        required=False, choices=[("newest", gettext_lazy("Newest first")), ("largest", gettext_lazy("Largest first"))]
+    )
     page_size = forms.IntegerField(required=False, min_value=1, max_value=groups.MAX_PAGE_SIZE)
 
     @property

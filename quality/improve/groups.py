@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import Q, QuerySet
+from django.utils import translation
 from django.utils.translation import gettext as _
 
 from quality.improve import keyset
@@ -52,7 +54,14 @@ class GroupKey:
 
     @property
     def title(self) -> str:
+        """In words, for people."""
         return describe_fault(self.label, self.tool_name, self.fault)
+
+    @property
+    def title_in_english(self) -> str:
+        """In words, to be kept: programs read it too."""
+        with translation.override(settings.LANGUAGE_CODE):
+            return self.title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +257,7 @@ def get(key: GroupKey) -> Group:
     params = {"labels": [key.label], "tool": key.tool_name, "style": key.style_id, "fault": key.fault}
     rows = _rows(_GROUPS, params)
     if not rows:
-        raise NoSuchGroup("No feedback says this, or not any more.")
+        raise NoSuchGroup(_("No feedback says this, or not any more."))
     return _with_examples([_group(row) for row in rows])[0]
 
 

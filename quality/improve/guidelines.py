@@ -10,7 +10,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
+from quality import languages
 from quality.ingest.jsontext import storable
 from quality.models import GuidelineVersion
 from tenants import audit
@@ -24,7 +26,8 @@ class StaleGuidelines(Exception):
 
     def __init__(self, newest: GuidelineVersion | None) -> None:
         number = newest.number if newest else 0
-        super().__init__(f"Version {number} was written meanwhile. Take up what it says, then save yours again.")
+        told = _("Version %(number)s was written meanwhile. Take up what it says, then save yours again.")
+        super().__init__(told % {"number": number})
         self.newest = newest
 
 
@@ -85,11 +88,12 @@ def write(
 
 def _check(text: str) -> None:
     if not text:
-        _refuse("blank", "Write something: the guidelines cannot be empty.")
+        _refuse("blank", _("Write something: the guidelines cannot be empty."))
     if len(text) > MAX_CHARS:
-        _refuse("too_long", f"The guidelines have {len(text):,} characters; the limit is {MAX_CHARS:,}.")
+        told = _("The guidelines have %(count)s characters; the limit is %(limit)s.")
+        _refuse("too_long", told % {"count": languages.number(len(text)), "limit": languages.number(MAX_CHARS)})
     if text != storable(text):
-        _refuse("unstorable", "The guidelines hold a NUL character or half a surrogate pair. Take it out.")
+        _refuse("unstorable", _("The guidelines hold a NUL character or half a surrogate pair. Take it out."))
 
 
 def _refuse(code: str, message: str) -> NoReturn:

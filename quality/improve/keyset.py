@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from quality.calls import BadCursor
 from quality.ingest.jsontext import storable
 
@@ -29,7 +31,7 @@ def read(cursor: str, *kinds: Callable[[Any], Any]) -> list[Any]:
             raise ValueError
         return [kind(value) for kind, value in zip(kinds, values, strict=True)]
     except (ValueError, TypeError, RecursionError, binascii.Error) as error:
-        raise BadCursor("This cursor is not one of ours. Start again without it.") from error
+        raise BadCursor(_("This cursor is not one of ours. Start again without it.")) from error
 
 
 def number(value: Any) -> int:

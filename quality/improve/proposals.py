@@ -13,7 +13,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
+from quality import languages
 from quality.improve import groups, keyset
 from quality.improve.groups import Example, GroupKey, Window
 from quality.improve.rates import Rates, rates_of
@@ -60,10 +62,17 @@ class AlreadyDecided(ProposalConflict):
     code = "already_decided"
 
     def __init__(self, proposal: Proposal) -> None:
-        by = f" by {proposal.decided_by}" if proposal.decided_by else ""
-        super().__init__(
-            proposal, f"Proposal {proposal.pk} was {proposal.state}{by} meanwhile. To decide anew, reopen it first."
-        )
+        super().__init__(proposal, _decided(proposal) % {"number": proposal.pk, "person": proposal.decided_by})
+
+
+def _decided(proposal: Proposal) -> str:
+    if proposal.state == ProposalState.APPLIED and proposal.decided_by:
+        return _("Proposal %(number)s was applied by %(person)s meanwhile. To decide anew, reopen it first.")
+    if proposal.state == ProposalState.APPLIED:
+        return _("Proposal %(number)s was applied meanwhile. To decide anew, reopen it first.")
+    if proposal.decided_by:
+        return _("Proposal %(number)s was dismissed by %(person)s meanwhile. To decide anew, reopen it first.")
+    return _("Proposal %(number)s was dismissed meanwhile. To decide anew, reopen it first.")
 
 
 class StaleProposal(ProposalConflict):
@@ -73,7 +82,9 @@ class StaleProposal(ProposalConflict):
 
     def __init__(self, proposal: Proposal) -> None:
         super().__init__(
-            proposal, f"Proposal {proposal.pk} is at version {proposal.version} now. Look at it, then decide again."
+            proposal,
+            _("Proposal %(number)s is at version %(version)s now. Look at it, then decide again.")
+            % {"number": proposal.pk, "version": proposal.version},
         )
 
 
@@ -83,7 +94,7 @@ class NotDecided(ProposalConflict):
     code = "not_decided"
 
     def __init__(self, proposal: Proposal) -> None:
-        super().__init__(proposal, f"Proposal {proposal.pk} is pending already.")
+        super().__init__(proposal, _("Proposal %(number)s is pending already.") % {"number": proposal.pk})
 
 
 class Overtaken(ProposalConflict):
@@ -93,7 +104,9 @@ class Overtaken(ProposalConflict):
 
     def __init__(self, proposal: Proposal, other: Proposal) -> None:
         super().__init__(
-            proposal, f"Proposal {other.pk} took this group over ({other.state}). Go on there, or reopen that one."
+            proposal,
+            _("Proposal %(number)s took this group over (%(state)s). Go on there, or reopen that one.")
+            % {"number": other.pk, "state": str(ProposalState(other.state).label).lower()},
         )
         self.other = other
 
@@ -141,7 +154,7 @@ def get(pk: int) -> Proposal:
     """With the people loaded; raises NoSuchProposal."""
     proposal = Proposal.objects.select_related("decided_by", "created_by").filter(pk=pk).first()
     if proposal is None:
-        raise NoSuchProposal(f"There is no proposal {pk}.")
+        raise NoSuchProposal(_("There is no proposal %(number)s.") % {"number": pk})
     return proposal
 
 
@@ -213,11 +226,11 @@ def ensure_tracked(
         return pending, False
     group = groups.get(key)
     if group.state != groups.UNTRACKED:
-        raise groups.NoSuchGroup("All feedback of this group belongs to a decided proposal. Reopen that one.")
+        raise groups.NoSuchGroup(_("All feedback of this group belongs to a decided proposal. Reopen that one."))
     proposal = Proposal(
         **vars(key),
         suggested_kind=group.suggested_kind,
-        title=storable(group.title),
+        title=storable(group.key.title_in_english),
         covers_since=group.window.since,
         created_by=by,
         created_at=at or timezone.now(),
@@ -238,7 +251,7 @@ def dismiss(
     """Decide that nothing is done; raises NoSuchProposal, ProposalConflict and ValidationError."""
     reason = _text("reason", reason, MAX_REASON_CHARS)
     if not reason:
-        _refuse("reason", "required", "Say why nothing is done about it.")
+        _refuse("reason", "required", _("Say why nothing is done about it."))
     decision = {"state": ProposalState.DISMISSED, "reason": reason}
     return _decide(pk, Action.DISMISS, decision, by=by, seen_version=seen_version, token=token)
 
@@ -256,16 +269,18 @@ def apply(
 ) -> Proposal:
     """Decide that it is mended, by what; raises NoSuchProposal, ProposalConflict and ValidationError."""
     if kind not in ArtifactKind.values:
-        _refuse("kind", "unknown_kind", f"{kind!r} is no kind of fix. Use one of {', '.join(ArtifactKind.values)}.")
+        told = _("%(kind)s is no kind of fix. Use one of %(known)s.")
+        _refuse("kind", "unknown_kind", told % {"kind": repr(kind), "known": ", ".join(ArtifactKind.values)})
     ref, note = _text("ref", ref, MAX_REF_CHARS), _text("note", note, MAX_NOTE_CHARS)
     if kind in (ArtifactKind.PULL_REQUEST, ArtifactKind.REGRESSION_CASE) and not ref:
-        _refuse("ref", "required", f"Say which {ArtifactKind(kind).label.lower()} it is.")
+        told = _("Say which %(kind)s it is.")
+        _refuse("ref", "required", told % {"kind": str(ArtifactKind(kind).label).lower()})
     if not (ref or note):
-        _refuse("note", "required", "Say what was done: a reference, a note, or both.")
+        _refuse("note", "required", _("Say what was done: a reference, a note, or both."))
     if kind == ArtifactKind.REGRESSION_CASE:
         number = ref.removeprefix("REG-")
         if not (number.isascii() and number.isdigit() and Case.objects.filter(number=int(number)).exists()):
-            _refuse("ref", "no_such_case", f"There is no case {ref}.")
+            _refuse("ref", "no_such_case", _("There is no case %(ref)s.") % {"ref": ref})
         ref = f"REG-{int(number)}"
     decision = {
         "state": ProposalState.APPLIED,
@@ -374,9 +389,14 @@ _SAID = {Action.TRACK: "tracked", Action.DISMISS: "dismissed", Action.APPLY: "ap
 def _text(field: str, value: str, limit: int) -> str:
     value = value.strip()
     if len(value) > limit:
-        _refuse(field, "too_long", f"It has {len(value):,} characters; the limit is {limit:,}.")
+        _refuse(
+            field,
+            "too_long",
+            _("It has %(count)s characters; the limit is %(limit)s.")
+            % {"count": languages.number(len(value)), "limit": languages.number(limit)},
+        )
     if value != storable(value):
-        _refuse(field, "unstorable", "It holds a NUL character or half a surrogate pair. Take it out.")
+        _refuse(field, "unstorable", _("It holds a NUL character or half a surrogate pair. Take it out."))
     return value
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from engine.strict_json import JsonError, read_json
 from quality.ingest.jsontext import escape_surrogates, storable
@@ -50,9 +51,9 @@ class ArgumentForm(forms.Form):
             self.names[field] = name
             self.fields[field] = _field(name, schema if isinstance(schema, Mapping) else {}, name in required)
         self.fields["more"] = forms.CharField(
-            label="Other arguments",
+            label=_("Other arguments"),
             required=False,
-            help_text="A JSON object.",
+            help_text=_("A JSON object."),
             widget=forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false", "placeholder": "{}"}),
         )
         self._begin_with(values or {})
@@ -72,7 +73,7 @@ class ArgumentForm(forms.Form):
     def clean_more(self) -> dict[str, Any]:
         value = _json(self.cleaned_data["more"].strip() or "{}")
         if not isinstance(value, dict):
-            raise ValidationError("A JSON object is needed.")
+            raise ValidationError(_("A JSON object is needed."))
         return value
 
     def clean(self) -> dict[str, Any]:
@@ -155,4 +156,4 @@ def _json(text: str) -> Any:
     try:
         return read_json(text)
     except JsonError as error:
-        raise ValidationError(f"This is not JSON: {error}.") from error
+        raise ValidationError(_("This is not JSON: %(why)s.") % {"why": error}) from error

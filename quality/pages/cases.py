@@ -11,6 +11,8 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from quality import calls
@@ -32,8 +34,15 @@ from quality.review.conversation import read_conversation
 from quality.review.offered import offered_tools
 from tenants.models import Role
 
-WORDS = {"status": "status", "label": "label", "tool": "tool", "tag": "tag", "proposal": "proposal", "q": "text"}
-STATUSES = {"active": "Active", "archived": "Archived", "all": "Active and archived"}
+WORDS = {
+    "status": gettext_lazy("status"),
+    "label": gettext_lazy("label"),
+    "tool": gettext_lazy("tool"),
+    "tag": gettext_lazy("tag"),
+    "proposal": gettext_lazy("proposal"),
+    "q": gettext_lazy("text"),
+}
+STATUSES = {**dict(CaseStatus.choices), "all": gettext_lazy("Active and archived")}
 SHOWN: Words = {"status": STATUSES, "label": dict(Label.choices)}
 MAX_VERSIONS = 30
 
@@ -67,10 +76,17 @@ class TextForm(forms.Form):
     """What of a case is not its expectation."""
 
     behavior = forms.CharField(
-        label="Expected behaviour, for people", widget=forms.Textarea(attrs={"rows": 2}), max_length=10_000
+        label=gettext_lazy("Expected behaviour, for people"),
+        widget=forms.Textarea(attrs={"rows": 2}),
+        max_length=10_000,
     )
-    tags = forms.CharField(required=False, max_length=2_000, help_text="Words, separated by commas.")
-    note = forms.CharField(label="Why it is changed", required=False, max_length=2_000)
+    tags = forms.CharField(
+        label=gettext_lazy("Tags"),
+        required=False,
+        max_length=2_000,
+        help_text=gettext_lazy("Words, separated by commas."),
+    )
+    note = forms.CharField(label=gettext_lazy("Why it is changed"), required=False, max_length=2_000)
 
     def clean_behavior(self) -> str:
         return str(self.cleaned_data["behavior"]).replace("\r\n", "\n")  # browsers send line ends of their own
@@ -120,14 +136,16 @@ def case_import(request: TenantRequest) -> HttpResponse:
 def _imported(request: TenantRequest) -> tuple[ImportReport | None, list[str]]:
     upload: UploadedFile | None = request.FILES.get("file")
     if too_large(request) or (upload and (upload.size or 0) > MAX_TOTAL_BYTES):
-        return None, [f"The file is larger than {MAX_TOTAL_BYTES // 1024**2} MiB. Export the cases in parts."]
+        told = _("The file is larger than %(limit)s MiB. Export the cases in parts.")
+        return None, [told % {"limit": MAX_TOTAL_BYTES // 1024**2}]
     if upload is None:
-        return None, ["Choose a file: an export of cases, as JSON lines."]
+        return None, [_("Choose a file: an export of cases, as JSON lines.")]
     try:
         return cases.import_cases(upload, by=request.user), []
     except ImportRefused as refused:
         fault = refused.fault
-        return None, [f"Line {fault.line}: {fault.message} Nothing of the file was taken."]
+        told = _("Line %(line)s: %(why)s Nothing of the file was taken.")
+        return None, [told % {"line": fault.line, "why": fault.message}]
 
 
 # Making one
@@ -195,15 +213,18 @@ class _Making:
         except ProposalConflict as conflict:
             self.text.add_error(None, ValidationError(str(conflict)))
             return self.page(status=409)
-        closed = f" Proposal {self.proposal.pk} is applied." if self.proposal else ""
-        messages.success(self.request, f"{case.ref} is saved.{closed}")
+        told = _("%(ref)s is saved.") % {"ref": case.ref}
+        if self.proposal:
+            told = _("%(ref)s is saved. Proposal %(number)s is applied.")
+            told %= {"ref": case.ref, "number": self.proposal.pk}
+        messages.success(self.request, told)
         return redirect("case-detail", slug=self.request.tenant.slug, number=case.number)
 
 
 def _feedback(pk: str) -> Feedback:
     found = Feedback.objects.filter(pk=int(pk)).first() if pk.isdecimal() and len(pk) < 19 else None
     if found is None:
-        raise Http404("There is no such label, or it was taken back.")
+        raise Http404(_("There is no such label, or it was taken back."))
     return found
 
 
@@ -212,7 +233,7 @@ def _proposal(pk: str) -> Proposal | None:
         return None
     found = Proposal.objects.filter(pk=int(pk)).first() if pk.isdecimal() and len(pk) < 19 else None
     if found is None:
-        raise Http404("There is no such proposal.")
+        raise Http404(_("There is no such proposal."))
     return found
 
 
@@ -263,9 +284,10 @@ def case_edit(request: TenantRequest, number: int) -> HttpResponse:
     except CaseConflict as conflict:
         return _case_page(request, conflict.case, editor, text, is_editing=True, conflict=conflict, status=409)
     if saved.version == case.version:
-        messages.info(request, "Nothing was changed.")
+        messages.info(request, _("Nothing was changed."))
     else:
-        messages.success(request, f"{saved.ref} is at version {saved.version}.")
+        told = _("%(ref)s is at version %(version)s.") % {"ref": saved.ref, "version": saved.version}
+        messages.success(request, told)
     return redirect("case-detail", slug=request.tenant.slug, number=number)
 
 
@@ -278,13 +300,13 @@ def case_step(request: TenantRequest, number: int, step: str) -> HttpResponse:
         if step == "merge":
             other = cases.parse_ref(request.POST.get("other", ""))
             cases.merge(number, other, note=note, by=request.user)
-            told = f"REG-{other} was merged into REG-{number}."
+            told = _("%(other)s was merged into %(ref)s.") % {"other": f"REG-{other}", "ref": f"REG-{number}"}
         elif step == "archive":
             cases.archive(number, note=note, seen_version=_seen(request), by=request.user)
-            told = f"REG-{number} is archived: it is not exported as active any more."
+            told = _("%(ref)s is archived: it is not exported as active any more.") % {"ref": f"REG-{number}"}
         else:
             cases.restore(number, note=note, seen_version=_seen(request), by=request.user)
-            told = f"REG-{number} is active again."
+            told = _("%(ref)s is active again.") % {"ref": f"REG-{number}"}
     except NoSuchCase as error:
         raise Http404(str(error)) from error
     except CaseConflict as conflict:
@@ -301,7 +323,7 @@ def case_step(request: TenantRequest, number: int, step: str) -> HttpResponse:
 def _seen(request: TenantRequest) -> int:
     text = request.POST.get("version", "")
     if not text.isdecimal() or len(text) > 9:
-        raise Http404("The form names no version.")
+        raise Http404(_("The form names no version."))
     return int(text)
 
 

@@ -7,6 +7,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.improve.coach import decisions, runs
@@ -21,15 +23,18 @@ LIVE = (CoachState.QUEUED, CoachState.RUNNING)
 
 
 class AskForm(forms.Form):
-    style_id = forms.ChoiceField(label="Style")
-    model = forms.ChoiceField(label="Who writes", required=False)
+    style_id = forms.ChoiceField(label=gettext_lazy("Style"))
+    model = forms.ChoiceField(label=gettext_lazy("Who writes"), required=False)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         names = Style.objects.order_by("style_id").values_list("style_id", "name")
         cast(forms.ChoiceField, self.fields["style_id"]).choices = [(one, f"{name} ({one})") for one, name in names]
-        models = [(one.label, f"Model {one.label} ({one.model})") for one in runs.models_to_ask()]
-        cast(forms.ChoiceField, self.fields["model"]).choices = [*models, (runs.RULES, "Rules, no model")]
+        models = [
+            (one.label, _("Model %(label)s (%(model)s)") % {"label": one.label, "model": one.model})
+            for one in runs.models_to_ask()
+        ]
+        cast(forms.ChoiceField, self.fields["model"]).choices = [*models, (runs.RULES, _("Rules, no model"))]
 
 
 @require_GET
@@ -102,16 +107,20 @@ def _decided(request: TenantRequest, run: CoachRun) -> str:
     if revoked := request.POST.get("revoke", ""):
         item = next((one for one in _items(run) if str(one.pk) == revoked), None)
         if item is None:
-            raise Http404("There is no such item.")
+            raise Http404(_("There is no such item."))
         style = decisions.revoke(item, by=request.user)
-        return f"Taken back: {style.style_id} is at version {style.version}."
+        told = _("Taken back: %(style)s is at version %(version)s.")
+        return told % {"style": style.style_id, "version": style.version}
     chosen = _chosen(request)
     if request.POST.get("decision") == "dismiss":
         decisions.dismiss(run, chosen, by=request.user)
-        return f"Dismissed: {len(chosen)}."
+        return _("Dismissed: %(count)s.") % {"count": len(chosen)}
     accepted = decisions.accept(run, chosen, by=request.user)
-    closed = f" Proposals applied: {len(accepted.proposals)}." if accepted.proposals else ""
-    return f"{accepted.style.style_id} is at version {accepted.style.version}; new turns use it.{closed}"
+    told = _("%(style)s is at version %(version)s; new turns use it.")
+    if accepted.proposals:
+        told = _("%(style)s is at version %(version)s; new turns use it. Proposals applied: %(count)s.")
+    style = accepted.style
+    return told % {"style": style.style_id, "version": style.version, "count": len(accepted.proposals)}
 
 
 def _shown(request: TenantRequest, run: CoachRun, *, fault: str = "", status: int = 200) -> HttpResponse:
@@ -150,7 +159,7 @@ def _applied(items: list[CoachItem], run: CoachRun) -> list[Proposal]:
 def _run(pk: int) -> CoachRun:
     run = CoachRun.objects.select_related("created_by").filter(pk=pk).first()
     if run is None:
-        raise Http404("The coach was never asked this.")
+        raise Http404(_("The coach was never asked this."))
     return run
 
 

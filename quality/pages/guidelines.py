@@ -8,6 +8,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.improve import guidelines
@@ -19,7 +21,7 @@ from tenants.models import Role
 
 TEMPLATE = "quality/guidelines.html"
 MAX_VERSIONS = 50
-BEGINNING = """# How we label
+BEGINNING = gettext_lazy("""# How we label
 
 Label what the agent did with what it knew then.
 
@@ -28,7 +30,7 @@ Label what the agent did with what it knew then.
 - **Missing tool**: a call was needed and not made. Say which, and where.
 - **Bad arguments**: right tool, wrong arguments. Correct them.
 - **Other**: say it in the note.
-"""
+""")
 
 
 class GuidelineForm(forms.Form):
@@ -71,7 +73,7 @@ def guideline_page(request: TenantRequest) -> HttpResponse:
         response = render(cast(HttpRequest, request), f"{TEMPLATE}#text", context)
     elif "edit" in request.GET and request.membership.may(Role.ADMIN):
         holds = guidelines.newest()
-        initial = {"text": holds.text if holds else BEGINNING, "number": holds.number if holds else 0}
+        initial = {"text": holds.text if holds else str(BEGINNING), "number": holds.number if holds else 0}
         response = _page(request, form=GuidelineForm(initial=initial))
     else:
         response = _page(request)
@@ -99,6 +101,6 @@ def guideline_save(request: TenantRequest) -> HttpResponse:
         again = GuidelineForm(initial={"text": sent, "number": newest.number if newest else 0})
         lines = diff(newest.text if newest else "", sent)
         return _page(request, form=again, stale=stale, lines=lines, status=409)
-    words = f"Version {made.number} holds now." if is_new else "Nothing was changed."
+    words = _("Version %(number)s holds now.") % {"number": made.number} if is_new else _("Nothing was changed.")
     messages.success(cast(HttpRequest, request), words)
     return redirect("guidelines", slug=request.tenant.slug)

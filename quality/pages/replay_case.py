@@ -10,6 +10,9 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.cases.attempt import BadAttempt
@@ -195,9 +198,9 @@ def _is_failing(sample: ReplaySample | None) -> bool:
 # What people say of it.
 
 _SAY: Final[dict[str, Callable[..., ReplayFinding]]] = {"dispute": findings.dispute, "confirm": findings.confirm}
-_SAID: Final = {
-    "dispute": "{ref}: the expectation is disputed. It stands open until somebody settles it.",
-    "confirm": "{ref}: the failure is confirmed.",
+_SAID: Final[dict[str, str | Promise]] = {
+    "dispute": gettext_lazy("%(ref)s: the expectation is disputed. It stands open until somebody settles it."),
+    "confirm": gettext_lazy("%(ref)s: the failure is confirmed."),
 }
 
 
@@ -214,7 +217,7 @@ def replay_finding(request: TenantRequest, pk: int, number: int, kind: str) -> H
         return _page(request, pk, number, note=note, fault=str(conflict), status=409)
     except ValidationError as error:
         return _page(request, pk, number, note=note, fault=" ".join(error.messages), status=400)
-    messages.success(cast(HttpRequest, request), _SAID[kind].format(ref=case.ref))
+    messages.success(cast(HttpRequest, request), str(_SAID[kind]) % {"ref": case.ref})
     return redirect(_back(request, replay, number))
 
 
@@ -224,7 +227,7 @@ def finding_settle(request: TenantRequest, pk: int) -> HttpResponse:
     """Close a dispute: the expectation was changed, it holds, or the dispute is withdrawn."""
     finding = ReplayFinding.objects.select_related("case", "replay").filter(pk=pk).first()
     if finding is None:
-        raise Http404("There is no such finding.")
+        raise Http404(_("There is no such finding."))
     note, number = request.POST.get("note", ""), finding.case.number
     try:
         findings.settle(finding, outcome=request.POST.get("outcome", ""), note=note, by=request.user)
@@ -232,7 +235,7 @@ def finding_settle(request: TenantRequest, pk: int) -> HttpResponse:
         return _page(request, finding.replay_id, number, settle_note=note, fault=str(conflict), status=409)
     except ValidationError as error:
         return _page(request, finding.replay_id, number, settle_note=note, fault=" ".join(error.messages), status=400)
-    messages.success(cast(HttpRequest, request), "The dispute is settled.")
+    messages.success(cast(HttpRequest, request), _("The dispute is settled."))
     return redirect(_back(request, finding.replay, number))
 
 

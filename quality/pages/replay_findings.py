@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.improve import cases
@@ -50,10 +51,10 @@ def quarantine_step(request: TenantRequest, pk: int, step: str) -> HttpResponse:
     try:
         if step == "accept":
             quarantine.accept(proposal, request.user)
-            told = f"{ref} is in quarantine: it is run, and gates nothing."
+            told = _("%(ref)s is in quarantine: it is run, and gates nothing.") % {"ref": ref}
         else:
             quarantine.dismiss(proposal, request.user, request.POST.get("reason", ""))
-            told = f"{ref} gates as before. This version of it is not proposed again."
+            told = _("%(ref)s gates as before. This version of it is not proposed again.") % {"ref": ref}
     except (QuarantineConflict, CaseConflict) as conflict:
         messages.error(cast(HttpRequest, request), str(conflict))
     except ValidationError as error:
@@ -74,5 +75,6 @@ def quarantine_release(request: TenantRequest, number: int) -> HttpResponse:
     except CaseConflict as conflict:
         messages.error(cast(HttpRequest, request), str(conflict))
     else:
-        messages.success(cast(HttpRequest, request), f"{case.ref} gates again, as version {case.version}.")
+        told = _("%(ref)s gates again, as version %(version)s.") % {"ref": case.ref, "version": case.version}
+        messages.success(cast(HttpRequest, request), told)
     return redirect("quarantine-list", slug=request.tenant.slug)

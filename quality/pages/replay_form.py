@@ -10,8 +10,13 @@ from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
+from quality import languages
 from quality.improve.cases import NoSuchCase, parse_ref
 from quality.models import Case, CaseStatus, Label, Replay, ReplayCase, ReplaySide, ReplayState, Toolset
 from quality.pages.access import TenantRequest, tenant_view
@@ -33,81 +38,110 @@ MAX_REPLAYS: Final = 30
 MAX_NAMED: Final = 12  # cases that the estimate names
 SIDES: Final = ("baseline", "candidate")
 ON_MISS: Final = {
-    "stop": "The sample ends; it is judged by what there is",
-    "fifo": "The next recorded result of the same tool (drifted)",
-    "error": "The tool says that it is not available",
-    "fixed": "One given result",
+    "stop": gettext_lazy("The sample ends; it is judged by what there is"),
+    "fifo": gettext_lazy("The next recorded result of the same tool (drifted)"),
+    "error": gettext_lazy("The tool says that it is not available"),
+    "fixed": gettext_lazy("One given result"),
 }
 AGAINST: Final = {
-    "none": "Nothing: each case has to pass",
-    "side": "A baseline that is asked now as well",
-    "replay": "An earlier replay, by its counts",
+    "none": gettext_lazy("Nothing: each case has to pass"),
+    "side": gettext_lazy("A baseline that is asked now as well"),
+    "replay": gettext_lazy("An earlier replay, by its counts"),
 }
-LIMITS: Final = {"calls": "Requests", "tokens": "Tokens", "cost": "Cost", "time": "Seconds of work"}
+LIMITS: Final = ("calls", "tokens", "cost", "time")
+OF_A_SIDE: Final[dict[str, str | Promise]] = {
+    "candidate_model": gettext_lazy("Candidate model"),
+    "candidate_prompt": gettext_lazy("Candidate prompt"),
+    "candidate_tools": gettext_lazy("Candidate tools"),
+    "baseline_model": gettext_lazy("Baseline model"),
+    "baseline_prompt": gettext_lazy("Baseline prompt"),
+    "baseline_tools": gettext_lazy("Baseline tools"),
+}
+"""Fields of the two sides with the side: alone they have the same label."""
+
+BUDGETS: Final[dict[str, str | Promise]] = {
+    "budget_calls": gettext_lazy("Requests of all"),
+    "budget_tokens": gettext_lazy("Tokens of all"),
+    "budget_cost": gettext_lazy("Cost of all"),
+    "budget_time": gettext_lazy("Seconds of work of all"),
+    "case_budget_calls": gettext_lazy("Requests of a case"),
+    "case_budget_tokens": gettext_lazy("Tokens of a case"),
+    "case_budget_cost": gettext_lazy("Cost of a case"),
+    "case_budget_time": gettext_lazy("Seconds of work of a case"),
+}
 
 
 class ReplayForm(forms.Form):
     """A replay as it is asked for; `wanted` is what it comes to."""
 
-    name = forms.CharField(required=False, max_length=120, help_text="To find it again.")
+    name = forms.CharField(
+        label=gettext_lazy("Name"), required=False, max_length=120, help_text=gettext_lazy("To find it again.")
+    )
     cases = forms.CharField(
-        label="These cases",
+        label=gettext_lazy("These cases"),
         required=False,
         max_length=80_000,
-        help_text="REG-1, 7, 12-20. Where some are named the filter is not used, and archived ones count too.",
+        help_text=gettext_lazy(
+            "REG-1, 7, 12-20. Where some are named the filter is not used, and archived ones count too."
+        ),
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off", "class": "mono"}),
     )
-    q = forms.CharField(label="Text", required=False, max_length=200)
+    q = forms.CharField(label=gettext_lazy("Text"), required=False, max_length=200)
     label = forms.MultipleChoiceField(
-        label="Labels", required=False, choices=Label.choices, widget=forms.CheckboxSelectMultiple
+        label=gettext_lazy("Labels"), required=False, choices=Label.choices, widget=forms.CheckboxSelectMultiple
     )
-    tool = forms.ChoiceField(required=False)
-    tag = forms.CharField(required=False, max_length=200)
+    tool = forms.ChoiceField(label=gettext_lazy("Tool"), required=False)
+    tag = forms.CharField(label=gettext_lazy("Tag"), required=False, max_length=200)
     proposal = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
 
-    candidate_model = forms.ChoiceField(label="Model")
-    candidate_prompt = forms.ChoiceField(label="Prompt", required=False)
-    candidate_tools = forms.ChoiceField(label="Tools")
-    against = forms.ChoiceField(label="Compared with", choices=list(AGAINST.items()), widget=forms.RadioSelect)
-    baseline_model = forms.ChoiceField(label="Model", required=False)
-    baseline_prompt = forms.ChoiceField(label="Prompt", required=False)
-    baseline_tools = forms.ChoiceField(label="Tools", required=False)
-    baseline_replay = forms.ChoiceField(label="Earlier replay", required=False)
+    candidate_model = forms.ChoiceField(label=gettext_lazy("Model"))
+    candidate_prompt = forms.ChoiceField(label=gettext_lazy("Prompt"), required=False)
+    candidate_tools = forms.ChoiceField(label=gettext_lazy("Tools"))
+    against = forms.ChoiceField(
+        label=gettext_lazy("Compared with"), choices=list(AGAINST.items()), widget=forms.RadioSelect
+    )
+    baseline_model = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
+    baseline_prompt = forms.ChoiceField(label=gettext_lazy("Prompt"), required=False)
+    baseline_tools = forms.ChoiceField(label=gettext_lazy("Tools"), required=False)
+    baseline_replay = forms.ChoiceField(label=gettext_lazy("Earlier replay"), required=False)
 
     samples = forms.IntegerField(
-        label="Samples of each case",
+        label=gettext_lazy("Samples of each case"),
         required=False,
         min_value=1,
         max_value=MAX_SAMPLES,
-        help_text="Empty: as many as each case asks for, else one.",
+        help_text=gettext_lazy("Empty: as many as each case asks for, else one."),
     )
-    concurrency = forms.IntegerField(label="At once", min_value=1, max_value=MAX_CONCURRENCY)
-    on_miss = forms.ChoiceField(label="A call that no recorded result answers", choices=list(ON_MISS.items()))
-    miss_result = forms.CharField(label="The given result", required=False, max_length=20_000)
-    max_cycles = forms.IntegerField(label="Replies at most", min_value=1, max_value=32)
+    concurrency = forms.IntegerField(label=gettext_lazy("At once"), min_value=1, max_value=MAX_CONCURRENCY)
+    on_miss = forms.ChoiceField(
+        label=gettext_lazy("A call that no recorded result answers"), choices=list(ON_MISS.items())
+    )
+    miss_result = forms.CharField(label=gettext_lazy("The given result"), required=False, max_length=20_000)
+    max_cycles = forms.IntegerField(label=gettext_lazy("Replies at most"), min_value=1, max_value=32)
     seed = forms.IntegerField(
-        required=False, min_value=0, max_value=2**31 - 1, help_text="Each sample adds its number. Empty: none is sent."
+        label=gettext_lazy("Seed"),
+        required=False,
+        min_value=0,
+        max_value=2**31 - 1,
+        help_text=gettext_lazy("Each sample adds its number. Empty: none is sent."),
     )
-    confirm = forms.BooleanField(label="Ask suspects again with fresh samples", required=False)
-    judge = forms.ChoiceField(label="Who judges what no matcher can", required=False)
+    confirm = forms.BooleanField(label=gettext_lazy("Ask suspects again with fresh samples"), required=False)
+    judge = forms.ChoiceField(label=gettext_lazy("Who judges what no matcher can"), required=False)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        for prefix, noun in (("budget", "of all"), ("case_budget", "of a case")):
-            for name, word in LIMITS.items():
-                whole = name in ("calls", "tokens")
-                kind = forms.IntegerField if whole else forms.FloatField
-                self.fields[f"{prefix}_{name}"] = kind(
-                    label=f"{word} {noun}", required=False, min_value=1 if whole else None, max_value=10**12
-                )
+        for name, label in BUDGETS.items():
+            whole = name.endswith(("calls", "tokens"))
+            kind = forms.IntegerField if whole else forms.FloatField
+            self.fields[name] = kind(label=str(label), required=False, min_value=1 if whole else None, max_value=10**12)
         models = [(one.label, f"{one.label} ({one.model})") for one in _models()]
         gone = self._given("candidate_model", "baseline_model") - {label for label, _ in models}
-        asked = [*models, *((label, f"{label} (not there any more)") for label in sorted(gone))]
+        asked = [*models, *((label, _("%(label)s (not there any more)") % {"label": label}) for label in sorted(gone))]
         self._choose(("candidate_model", "baseline_model"), asked)
-        self._choose(("judge",), [("", "Nobody"), *models])
+        self._choose(("judge",), [("", _("Nobody")), *models])
         self._choose(("candidate_prompt", "baseline_prompt"), _prompts())
         self._choose(("candidate_tools", "baseline_tools"), _toolsets(self._given("candidate_tools", "baseline_tools")))
-        self._choose(("tool",), [("", "any"), *((name, name) for name in _tool_names(self._given("tool")))])
+        self._choose(("tool",), [("", _("any")), *((name, name) for name in _tool_names(self._given("tool")))])
         self._choose(("baseline_replay",), _replays(self._given("baseline_replay")))
 
     def _choose(self, names: Iterable[str], choices: Any) -> None:
@@ -124,11 +158,11 @@ class ReplayForm(forms.Form):
         data = super().clean() or {}
         against = data.get("against")
         if against == "side" and not data.get("baseline_model"):
-            self.add_error("baseline_model", "Choose the model of the baseline.")
+            self.add_error("baseline_model", _("Choose the model of the baseline."))
         if against == "replay" and not data.get("baseline_replay"):
-            self.add_error("baseline_replay", "Choose a replay that has ended.")
+            self.add_error("baseline_replay", _("Choose a replay that has ended."))
         if data.get("on_miss") == "fixed" and not data.get("miss_result"):
-            self.add_error("miss_result", "Write the result that such a call is answered with.")
+            self.add_error("miss_result", _("Write the result that such a call is answered with."))
         return data
 
     @property
@@ -241,9 +275,10 @@ def named(text: str) -> list[str]:
         except NoSuchCase as error:
             raise ValidationError(str(error)) from error
         if span and not numbers:
-            raise ValidationError(f"{word} ends before it begins.")
+            raise ValidationError(_("%(span)s ends before it begins.") % {"span": word})
         if len(found) + len(numbers) > MAX_REFS:
-            raise ValidationError(f"More than {MAX_REFS:,} cases. Name fewer, or use the filter.")
+            told = _("More than %(limit)s cases. Name fewer, or use the filter.")
+            raise ValidationError(told % {"limit": languages.number(MAX_REFS)})
         found.update((f"REG-{number}", None) for number in numbers)
     return list(found)
 
@@ -259,34 +294,39 @@ def _tool_names(given: set[str]) -> list[str]:
 
 def _prompts() -> list[Any]:
     """As recorded, and each style in its newest versions."""
-    groups: list[Any] = [("", "As recorded in each case")]
+    groups: list[Any] = [("", _("As recorded in each case"))]
     for style in Style.objects.order_by("style_id"):
         numbers = StyleVersion.objects.filter(style=style).order_by("-number").values_list("number", flat=True)
-        options = [(f"{style.style_id}@", f"{style.style_id}, newest (version {style.version})")]
+        newest = _("%(style)s, newest (version %(version)s)") % {"style": style.style_id, "version": style.version}
+        options = [(f"{style.style_id}@", newest)]
         options += [(f"{style.style_id}@{number}", f"{style.style_id}@{number}") for number in numbers[:MAX_VERSIONS]]
         groups.append((style.name or style.style_id, options))
     return groups
 
 
 def _toolsets(given: set[str]) -> list[tuple[str, str]]:
-    known = [(ReplaySide.Tools.RECORDED.value, "As recorded in each case"), ("current", "Today's")]
+    known = [(ReplaySide.Tools.RECORDED.value, _("As recorded in each case")), ("current", _("Today's"))]
     rows = Toolset.objects.defer("tools").order_by("-created_at")
     found = {one.sha256: one for one in [*rows.filter(sha256__in=given), *rows[:MAX_TOOLSETS]]}
-    return known + [
-        (sha256, f"Toolset {sha256[:8]}, {timezone.localtime(one.created_at):%d %b}, tools: {one.num_tools}")
-        for sha256, one in found.items()
-    ]
+    return known + [(sha256, _toolset_words(one)) for sha256, one in found.items()]
+
+
+def _toolset_words(one: Toolset) -> str:
+    day = date_format(timezone.localtime(one.created_at), "d M")
+    told = _("Toolset %(sha256)s, %(day)s, tools: %(count)s")
+    return told % {"sha256": one.sha256[:8], "day": day, "count": one.num_tools}
 
 
 def _replays(given: set[str]) -> list[tuple[str, str]]:
     ended = Replay.objects.filter(state=ReplayState.DONE, exit_code__isnull=False).defer("result")
     rows = [*ended.filter(pk__in=[pk for pk in given if pk.isdecimal() and len(pk) < 19])]
     rows += ended.order_by("-created_at", "-pk")[:MAX_REPLAYS]
-    told = {
-        str(one.pk): f"{one.name or f'Replay {one.pk}'}, {timezone.localtime(one.created_at):%d %b %H:%M}"
-        for one in rows
-    }
-    return [("", "none"), *told.items()]
+    return [("", _("none")), *{str(one.pk): _replay_words(one) for one in rows}.items()]
+
+
+def _replay_words(one: Replay) -> str:
+    name = one.name or _("Replay %(number)s") % {"number": one.pk}
+    return f"{name}, {date_format(timezone.localtime(one.created_at), 'd M H:i')}"
 
 
 # What the form begins with.
@@ -309,7 +349,7 @@ def first(request: TenantRequest) -> dict[str, Any]:
 def _of_replay(pk: str) -> dict[str, Any]:
     replay = Replay.objects.defer("result").filter(pk=int(pk)).first() if pk.isdecimal() and len(pk) < 19 else None
     if replay is None:
-        raise Http404("There is no such replay.")
+        raise Http404(_("There is no such replay."))
     values = of_settings(RunSettings.from_json(replay.settings)) | {"name": replay.name}
     sides = ReplaySide.objects.filter(replay=replay).defer("tools").select_related("toolset").defer("toolset__tools")
     for side in sides:
@@ -397,7 +437,7 @@ def replay_new(request: TenantRequest) -> HttpResponse:
     except ValidationError as error:
         form.take(error)
         return _page(request, form, form, status=400)
-    messages.success(cast(HttpRequest, request), "It is on its way.")
+    messages.success(cast(HttpRequest, request), _("It is on its way."))
     return redirect("replay-detail", slug=request.tenant.slug, pk=replay.pk)
 
 
@@ -421,7 +461,7 @@ def _page(request: TenantRequest, form: ReplayForm, sent: ReplayForm, *, status:
 def estimated(form: ReplayForm) -> dict[str, Any]:
     """How many cases, what it takes, or what stands in the way."""
     if not form.is_valid():
-        told = [f"{_words(name)}{' '.join(map(str, errors))}" for name, errors in form.errors.items()]
+        told = [_told(form, name, " ".join(map(str, errors))) for name, errors in form.errors.items()]
         return {"estimate": None, "obstacles": told}
     try:
         wanted = form.wanted
@@ -437,6 +477,10 @@ def estimated(form: ReplayForm) -> dict[str, Any]:
         return {"estimate": None, "obstacles": error.messages}
 
 
-def _words(field: str) -> str:
-    """A field as the sentence about it begins."""
-    return "" if field == NON_FIELD_ERRORS else f"{field.replace('_', ' ').capitalize()}: "
+def _told(form: ReplayForm, field: str, faults: str) -> str:
+    """What is wrong, after the name of the field that it is wrong in."""
+    return faults if field == NON_FIELD_ERRORS else f"{_name_of(form, field)}: {faults}"
+
+
+def _name_of(form: ReplayForm, field: str) -> str:
+    return str(OF_A_SIDE.get(field, form[field].label))

@@ -11,6 +11,9 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Qu
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.calls import BadCursor
@@ -33,10 +36,27 @@ from tenants.scope import tenant_scope
 PAGE_SIZE: Final = 50
 BY_HAND: Final = "none"
 NUM_DUE: Final = 4
-WORDS: Final = {"state": "state", "verdict": "verdict", "schedule": "begun by", "from": "from", "to": "until"}
-VERDICT_WORDS: Final = {"passed": "passed", "failed": "failed", "incomplete": "incomplete", "none": "no verdict"}
+WORDS: Final = {
+    "state": gettext_lazy("state"),
+    "verdict": gettext_lazy("verdict"),
+    "schedule": gettext_lazy("begun by"),
+    "from": gettext_lazy("from"),
+    "to": gettext_lazy("until"),
+}
+VERDICT_WORDS: Final = {
+    "passed": gettext_lazy("passed"),
+    "failed": gettext_lazy("failed"),
+    "incomplete": gettext_lazy("incomplete"),
+    "none": gettext_lazy("no verdict"),
+}
 _EXITS: Final = {"passed": Exit.PASSED, "failed": Exit.FAILED, "incomplete": Exit.INCOMPLETE}
 _KINDS: Final = {Exit.PASSED: "done", Exit.FAILED: "failed", Exit.INCOMPLETE: "warn"}
+_EXIT_WORDS: Final[dict[Exit, str | Promise]] = {
+    Exit.PASSED: gettext_lazy("passed"),
+    Exit.FAILED: gettext_lazy("failed"),
+    Exit.BAD_INPUT: gettext_lazy("bad input"),
+    Exit.INCOMPLETE: gettext_lazy("incomplete"),
+}
 ASKED: Final = ("cancel", "retry")
 
 
@@ -50,14 +70,18 @@ class Verdict:
 
 
 def verdict_of(replay: Replay) -> Verdict:
-    far = f"{replay.num_finished} of {max(replay.num_expected, replay.num_finished)}"
+    far = _("%(done)s of %(total)s") % {
+        "done": replay.num_finished,
+        "total": max(replay.num_expected, replay.num_finished),
+    }
     if replay.state in LIVE_REPLAYS:
-        return Verdict(replay.state, replay.state, far)
+        return Verdict(replay.state, replay.get_state_display().lower(), far)
     if replay.state == ReplayState.CANCELLED:
-        return Verdict("cancelled", "cancelled", far)
+        return Verdict("cancelled", _("cancelled"), far)
     if replay.state == ReplayState.FAILED or replay.exit_code is None:
-        return Verdict("error", "broke off", far)
-    return Verdict(_KINDS.get(Exit(replay.exit_code), "error"), Exit(replay.exit_code).name.lower().replace("_", " "))
+        return Verdict("error", _("broke off"), far)
+    exit_code = Exit(replay.exit_code)
+    return Verdict(_KINDS.get(exit_code, "error"), str(_EXIT_WORDS[exit_code]))
 
 
 # The list.
@@ -114,7 +138,7 @@ def replay_list(request: TenantRequest) -> HttpResponse:
     shown: Words = {
         "state": dict(ReplayState.choices),
         "verdict": VERDICT_WORDS,
-        "schedule": {BY_HAND: "people and tokens", **{str(one.pk): one.name for one in schedules}},
+        "schedule": {BY_HAND: _("people and tokens"), **{str(one.pk): one.name for one in schedules}},
     }
     context: dict[str, Any] = {
         "form": form,
@@ -125,7 +149,7 @@ def replay_list(request: TenantRequest) -> HttpResponse:
         "chips": chips(query, WORDS, shown),
         "states": ReplayState.choices,
         "verdicts": VERDICT_WORDS.items(),
-        "schedules": [(BY_HAND, "people and tokens"), *((str(one.pk), one.name) for one in schedules)],
+        "schedules": [(BY_HAND, _("people and tokens")), *((str(one.pk), one.name) for one in schedules)],
         "due": sorted(
             (one for one in schedules if one.is_enabled and one.next_at), key=lambda one: cast(Any, one.next_at)
         )[:NUM_DUE],
@@ -249,7 +273,7 @@ def replay_at(pk: int) -> Replay:
     found = Replay.objects.select_related("schedule", "created_by", "baseline_replay").filter(pk=pk)
     replay: Replay | None = found.defer("baseline_replay__result").first()
     if replay is None:
-        raise Http404("There is no such replay.")
+        raise Http404(_("There is no such replay."))
     return replay
 
 
@@ -314,12 +338,12 @@ def _told(replay: Replay, sides: list[ReplaySide]) -> dict[str, Any]:
 def _unjudged(replay: Replay) -> str:
     match replay.state:
         case ReplayState.CANCELLED:
-            return "Cancelled: no verdict."
+            return _("Cancelled: no verdict.")
         case ReplayState.FAILED:
-            return "It broke off: no verdict."
+            return _("It broke off: no verdict.")
         case ReplayState.DONE:
-            return "No verdict was told."
-    return "No verdict yet."
+            return _("No verdict was told.")
+    return _("No verdict yet.")
 
 
 def _suite(replay: Replay, sides: list[ReplaySide], summaries: dict[str, Any]) -> list[dict[str, Any]]:
@@ -332,7 +356,7 @@ def _suite(replay: Replay, sides: list[ReplaySide], summaries: dict[str, Any]) -
     before = replay.baseline_replay
     if lines and before is not None and len(sides) == 1:
         summary = Replay.objects.filter(pk=before.pk).values_list("result__summaries__candidate", flat=True).first()
-        lines.insert(0, {"word": "Baseline", "side": None, "replay": before, **_numbers(summary or {})})
+        lines.insert(0, {"word": _("Baseline"), "side": None, "replay": before, **_numbers(summary or {})})
     return lines
 
 
@@ -394,10 +418,10 @@ def _flags(wanted: RowFilter, counts: dict[str, int]) -> Iterator[dict[str, Any]
 
 _STEPS = {"pause": steps.pause, "resume": steps.resume, "cancel": steps.cancel, "retry": steps.retry_errors}
 _DONE = {
-    "pause": "Paused: samples under way end first.",
-    "resume": "It goes on.",
-    "cancel": "Cancelled.",
-    "retry": "What is missing is asked for again.",
+    "pause": gettext_lazy("Paused: samples under way end first."),
+    "resume": gettext_lazy("It goes on."),
+    "cancel": gettext_lazy("Cancelled."),
+    "retry": gettext_lazy("What is missing is asked for again."),
 }
 
 
@@ -411,7 +435,7 @@ def replay_step(request: TenantRequest, pk: int, step: str) -> HttpResponse:
     except steps.WrongState as refusal:
         messages.error(cast(HttpRequest, request), str(refusal))
     else:
-        messages.success(cast(HttpRequest, request), _DONE[step])
+        messages.success(cast(HttpRequest, request), str(_DONE[step]))
     return redirect("replay-detail", slug=request.tenant.slug, pk=pk)
 
 
@@ -421,7 +445,7 @@ def replay_report(request: TenantRequest, pk: int) -> HttpResponse:
     """The report that the command writes, of a replay that has ended."""
     replay = replay_at(pk)
     if not outcome.has_report(replay):
-        raise Http404("There is a report once a replay has run to its end.")
+        raise Http404(_("There is a report once a replay has run to its end."))
     response = HttpResponse(outcome.report_of(replay).json().encode(), content_type="application/json; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{request.tenant.slug}-replay-{pk}-report.json"'
     return response

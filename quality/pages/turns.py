@@ -7,6 +7,9 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality import calls
@@ -27,42 +30,57 @@ from tenants.models import Role
 from tenants.scope import tenant_scope
 
 FILTER_WORDS = {
-    "state": "state",
-    "source": "source",
-    "channel": "channel",
-    "ours": "run by",
-    "style": "style",
-    "model": "model",
-    "conversation": "conversation",
-    "from": "from",
-    "to": "until",
+    "state": gettext_lazy("state"),
+    "source": gettext_lazy("source"),
+    "channel": gettext_lazy("channel"),
+    "ours": gettext_lazy("run by"),
+    "style": gettext_lazy("style"),
+    "model": gettext_lazy("model"),
+    "conversation": gettext_lazy("conversation"),
+    "from": gettext_lazy("from"),
+    "to": gettext_lazy("until"),
 }
 PRIMARY = ("state", "source", "channel", "ours")
 
 # Why a turn ended, and what to do about it: words, and the page where it is done.
-ADVICE: dict[str, tuple[str, str]] = {
+ADVICE: dict[str, tuple[str | Promise, str]] = {
     "answered": ("", ""),
-    "exhausted": ("The model used all of its replies for calls and gave no answer. More may be set under Tools.",
-                  "tool-list"),
-    "empty": ("Test the model: it says what its server supports.", "model-list"),
-    "timed_out": ("Look at which call or reply took so long, then send the message again.", ""),
-    "budget_exceeded": ("Look at the calls above: a model that repeats itself needs a clearer style or tools.",
-                        "style-list"),
-    "provider_error": ("Test the model: it says whether its server can be reached and what it supports.",
-                       "model-list"),
-    "no_model": ("Add a model, or enable one.", "model-list"),
-    "no_style": ("Choose another style, or add this one.", "style-list"),
-    "secret_invalid": ("Enter the secret again.", "secret-list"),
-    "invalid_tools": ("Correct the tool it names.", "tool-list"),
-    "worker_lost": ("Workers died while they ran this turn. Ask the operator of the service to look at their log; "
-                    "then send the message again.", ""),
-    "internal_error": ("Ask the operator of the service to look at the workers' log.", ""),
-    "not_answered": ("The next message came before the open calls were decided; they were closed.", ""),
-    "cancelled": ("It was stopped. What ran before stays as it is.", ""),
-}  # fmt: skip
+    "exhausted": (
+        gettext_lazy("The model used all of its replies for calls and gave no answer. More may be set under Tools."),
+        "tool-list",
+    ),
+    "empty": (gettext_lazy("Test the model: it says what its server supports."), "model-list"),
+    "timed_out": (gettext_lazy("Look at which call or reply took so long, then send the message again."), ""),
+    "budget_exceeded": (
+        gettext_lazy("Look at the calls above: a model that repeats itself needs a clearer style or tools."),
+        "style-list",
+    ),
+    "provider_error": (
+        gettext_lazy("Test the model: it says whether its server can be reached and what it supports."),
+        "model-list",
+    ),
+    "no_model": (gettext_lazy("Add a model, or enable one."), "model-list"),
+    "no_style": (gettext_lazy("Choose another style, or add this one."), "style-list"),
+    "secret_invalid": (gettext_lazy("Enter the secret again."), "secret-list"),
+    "invalid_tools": (gettext_lazy("Correct the tool it names."), "tool-list"),
+    "worker_lost": (
+        gettext_lazy(
+            "Workers died while they ran this turn. Ask the operator of the service to look at their log; "
+            "then send the message again."
+        ),
+        "",
+    ),
+    "internal_error": (gettext_lazy("Ask the operator of the service to look at the workers' log."), ""),
+    "not_answered": (gettext_lazy("The next message came before the open calls were decided; they were closed."), ""),
+    "cancelled": (gettext_lazy("It was stopped. What ran before stays as it is."), ""),
+}
 
 
-SHOWN: Words = {"state": dict(TurnState.choices), "channel": dict(Channel.choices), "ours": {"on": "us", "true": "us"}}
+SHOWN: Words = {
+    "state": dict(TurnState.choices),
+    "channel": dict(Channel.choices),
+    "ours": {"on": gettext_lazy("us"), "true": gettext_lazy("us")},
+}
 
 
 class TurnListForm(QueryForm):
@@ -151,7 +169,7 @@ def transcript_or_404(pk: int) -> Transcript:
     try:
         return transcript_of(pk)
     except (TurnRun.DoesNotExist, Turn.DoesNotExist) as error:
-        raise Http404("We do not run such a turn.") from error
+        raise Http404(_("We do not run such a turn.")) from error
 
 
 @require_GET
@@ -161,7 +179,7 @@ def turn_events(request: TenantRequest, pk: int) -> HttpResponseBase:
     this process serves no streams: the page then asks for the turn now and then."""
     with tenant_scope(request.tenant):
         if not TurnRun.objects.filter(turn=pk).exists():
-            raise Http404("We do not run such a turn.")
+            raise Http404(_("We do not run such a turn."))
     try:
         return stream_turn(
             cast(HttpRequest, request),
@@ -185,10 +203,11 @@ def turn_stop(request: TenantRequest, pk: int) -> HttpResponse:
     """Call a turn off. One that runs ends within a moment; one that has ended stays as it is."""
     run = cancel_turn(pk, by=request.user)
     if run is None:
-        raise Http404("We do not run such a turn.")
+        raise Http404(_("We do not run such a turn."))
     if request.htmx:
         return HttpResponse(status=204)
-    messages.info(request, "The turn is stopped." if run.state == TurnState.CANCELLED else "The turn is being stopped.")
+    has_ended = run.state == TurnState.CANCELLED
+    messages.info(request, _("The turn is stopped.") if has_ended else _("The turn is being stopped."))
     return redirect(address(request, place_of(request), pk))
 
 
@@ -199,7 +218,7 @@ def turn_go_on(request: TenantRequest, pk: int) -> HttpResponse:
     try:
         decide(pk, [], by=request.user)
     except NoSuchTurn as error:
-        raise Http404("We do not run such a turn.") from error
+        raise Http404(_("We do not run such a turn.")) from error
     return HttpResponse(status=204) if request.htmx else redirect(address(request, place_of(request), pk))
 
 
@@ -209,7 +228,7 @@ def turn_decide(request: TenantRequest, pk: int) -> HttpResponse:
     """Decide on one call. htmx gets its card as it is now; a browser goes back to the page, or sees what was wrong."""
     call_id = request.POST.get("call", "")
     if not call_id.isascii() or not call_id.isdigit() or len(call_id) > 18:
-        raise Http404("There is no such call.")
+        raise Http404(_("There is no such call."))
     place = place_of(request)
     came = carry_out(request, find_call(pk, int(call_id)), place)
     if request.htmx:

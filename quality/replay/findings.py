@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F, Func, TextField
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.cases.sample import Verdict
 from quality.improve.case_store import checked_note, locked
@@ -46,7 +47,7 @@ def dispute(
     row = _row(replay, number)
     text = checked_note(note)
     if not text:
-        raise ValidationError({"note": ValidationError("Say what is wrong with the expectation.", "required")})
+        raise ValidationError({"note": ValidationError(_("Say what is wrong with the expectation."), "required")})
     sample = _sample(row, sample_id)
     refuse_disputed(row.case_id)
     finding = ReplayFinding(kind=Kind.DISPUTED, note=text, is_open=True)
@@ -65,10 +66,10 @@ def confirm(
     row = _row(replay, number)
     sample = _sample(row, sample_id)
     if sample is not None and sample.verdict not in FAILING:
-        text = "This sample did not fail: there is nothing to confirm. Confirm one that failed."
+        text = _("This sample did not fail: there is nothing to confirm. Confirm one that failed.")
         raise ValidationError({"sample": ValidationError(text, "not_failing")})
     if sample is None and row.standing != "failed":
-        text = f"{row.ref} did not fail in this replay. Confirm a sample that failed."
+        text = _("%(ref)s did not fail in this replay. Confirm a sample that failed.") % {"ref": row.ref}
         raise ValidationError({"sample": ValidationError(text, "not_failing")})
     refuse_disputed(row.case_id)
     said = ReplayFinding.objects.filter(replay=replay, case_id=row.case_id, kind=Kind.CONFIRMED, sample=sample).first()
@@ -87,7 +88,10 @@ def settle(
     Raises ValidationError and FindingConflict.
     """
     if outcome not in Outcome.values:
-        text = f"{outcome[:40]!r} is no outcome. Known: {', '.join(Outcome.values)}."
+        text = _("%(outcome)s is no outcome. Known: %(known)s.") % {
+            "outcome": repr(outcome[:40]),
+            "known": ", ".join(Outcome.values),
+        }
         raise ValidationError({"outcome": ValidationError(text, "invalid_choice")})
     finding = (
         ReplayFinding.objects.select_for_update(of=("self",))
@@ -96,14 +100,17 @@ def settle(
         .get(pk=finding.pk)
     )
     if finding.kind != Kind.DISPUTED:
-        raise ValidationError({"outcome": ValidationError("Only a dispute is settled.", "not_a_dispute")})
+        raise ValidationError({"outcome": ValidationError(_("Only a dispute is settled."), "not_a_dispute")})
     if not finding.is_open:
-        raise FindingConflict(finding, f"It was settled meanwhile: {finding.get_outcome_display().lower()}.")
-    if outcome == Outcome.CHANGED and changed_in(finding) is None:
-        text = (
-            f"The expectation of {finding.case.ref} is as it was in version {finding.case_version}. Edit the case "
-            "first, then settle the dispute; or say that the expectation holds."
+        raise FindingConflict(
+            finding,
+            _("It was settled meanwhile: %(outcome)s.") % {"outcome": finding.get_outcome_display().lower()},
         )
+    if outcome == Outcome.CHANGED and changed_in(finding) is None:
+        text = _(
+            "The expectation of %(ref)s is as it was in version %(case_version)s. Edit the case first, "
+            "then settle the dispute; or say that the expectation holds."
+        ) % {"ref": finding.case.ref, "case_version": finding.case_version}
         raise ValidationError({"outcome": ValidationError(text, "unchanged")})
     finding.is_open, finding.outcome, finding.outcome_note = False, outcome, checked_note(note)
     finding.settled_by, finding.settled_at = by, timezone.now()
@@ -156,7 +163,10 @@ def with_changes(findings: Sequence[ReplayFinding]) -> list[tuple[ReplayFinding,
 def refuse_disputed(case_id: int) -> None:
     """Raises FindingConflict if the case has an open dispute."""
     if (standing := open_dispute(case_id)) is not None:
-        text = f"The expectation of {standing.case.ref} is in dispute already, by {standing.by}. Settle that first."
+        text = _("The expectation of %(ref)s is in dispute already, by %(by)s. Settle that first.") % {
+            "ref": standing.case.ref,
+            "by": standing.by,
+        }
         raise FindingConflict(standing, text)
 
 
@@ -172,7 +182,7 @@ def _sample(row: ReplayCase, sample_id: int | None) -> ReplaySample | None:
         return None
     sample: ReplaySample | None = ReplaySample.objects.defer("data").filter(replay_case=row, pk=sample_id).first()
     if sample is None:
-        text = f"{row.ref} has no such sample in this replay."
+        text = _("%(ref)s has no such sample in this replay.") % {"ref": row.ref}
         raise ValidationError({"sample": ValidationError(text, "no_such_sample")})
     return sample
 

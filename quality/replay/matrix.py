@@ -9,6 +9,8 @@ from itertools import groupby
 from typing import Final
 
 from django.db.models import Case, Count, IntegerField, Q, QuerySet, Value, When
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy
 
 from quality.cases.confirm import FRESH
 from quality.cases.results import Standing
@@ -21,18 +23,18 @@ PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 200
 
 # What a row can be looked for by, in the order in which it is offered.
-FLAGS: Final[dict[str, str]] = {
-    "newly_failing": "newly failing",
-    "newly_passing": "newly passing",
-    "flaky": "flaky",
-    "failing": "failing",
-    "undecided": "undecided",
-    "errors": "with errors",
-    "invalid_calls": "invalid calls",
-    "drifted": "passed on drifted results",
-    "disputed": "disputed",
-    "quarantined": "quarantined",
-    "must": "must pass",
+FLAGS: Final[dict[str, str | Promise]] = {
+    "newly_failing": gettext_lazy("newly failing"),
+    "newly_passing": gettext_lazy("newly passing"),
+    "flaky": gettext_lazy("flaky"),
+    "failing": gettext_lazy("failing"),
+    "undecided": gettext_lazy("undecided"),
+    "errors": gettext_lazy("with errors"),
+    "invalid_calls": gettext_lazy("invalid calls"),
+    "drifted": gettext_lazy("passed on drifted results"),
+    "disputed": gettext_lazy("disputed"),
+    "quarantined": gettext_lazy("quarantined"),
+    "must": gettext_lazy("must pass"),
 }
 TROUBLE: Final = "trouble"  # what a person goes through: failing, got worse, or undecided
 

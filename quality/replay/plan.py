@@ -16,8 +16,9 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce, Length
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
-from quality import tasks
+from quality import languages, tasks
 from quality.cases.expectation import Mode
 from quality.cases.record import Case as CaseRecord
 from quality.cases.record import read_stored
@@ -62,6 +63,7 @@ MAX_CASES: Final = 5_000
 MAX_SAMPLES: Final = 100_000  # of all cases and sides together
 MAX_LIVE: Final = 5  # of one tenant at once
 ROWS_AT_ONCE: Final = 500
+MAX_MISSING: Final = 10  # cases that a refusal names
 _PLACE = ("status", "cursor", "page_size")  # of a list of cases: a replay chooses without them
 
 
@@ -71,9 +73,13 @@ def chosen_cases(wanted: Wanted) -> list[Case]:
     columns = ("number", "version", "status", "tool_name", "tags", "expectation")
     found = list(rows.only(*columns).order_by("number")[: MAX_CASES + 1])
     if not found:
-        _refuse("cases", "no_cases", "No active case is chosen. Widen the filter, or make a case of a label.")
+        _refuse("cases", "no_cases", _("No active case is chosen. Widen the filter, or make a case of a label."))
     if len(found) > MAX_CASES:
-        _refuse("cases", "too_many_cases", f"More than {MAX_CASES:,} cases. Narrow the filter.")
+        _refuse(
+            "cases",
+            "too_many_cases",
+            _("More than %(limit)s cases. Narrow the filter.") % {"limit": languages.number(MAX_CASES)},
+        )
     return found
 
 
@@ -98,14 +104,21 @@ def start(
     and IntegrityError where this slot of the schedule has its replay already."""
     wanted = _checked(wanted)
     if Replay.objects.filter(state__in=LIVE_REPLAYS).count() >= MAX_LIVE:
-        _refuse("__all__", "too_many_replays", f"{MAX_LIVE} replays are under way. Wait for one, or cancel it.")
+        _refuse(
+            "__all__",
+            "too_many_replays",
+            _("%(limit)s replays are under way. Wait for one, or cancel it.") % {"limit": MAX_LIVE},
+        )
     frozen = sides.frozen(wanted.sides)
     _check_settings(wanted, frozen)
     chosen = chosen_cases(wanted)
     planned = [_planned(row, wanted.settings) for row in _versions(chosen)]
     num_expected = sum(each.num_samples for each in planned) * len(frozen)
     if num_expected > MAX_SAMPLES:
-        message = f"{num_expected:,} samples are more than {MAX_SAMPLES:,}. Take fewer samples, or fewer cases."
+        message = _("%(count)s samples are more than %(limit)s. Take fewer samples, or fewer cases.") % {
+            "count": languages.number(num_expected),
+            "limit": languages.number(MAX_SAMPLES),
+        }
         _refuse("settings.samples", "too_many_samples", message)
     replay = Replay.objects.create(
         name=wanted.name,
@@ -152,9 +165,13 @@ def _named(wanted: Wanted) -> QuerySet[Case]:
         _refuse("cases", "no_such_case", str(error))
     rows = Case.objects.filter(number__in=numbers)
     if missing := sorted(numbers - set(rows.values_list("number", flat=True))):
-        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
-        named = ", ".join(f"REG-{number}" for number in missing[:10])
-        _refuse("cases", "no_such_case", f"There is no case {named}{more}.")
+        told = {
+            "names": ", ".join(f"REG-{number}" for number in missing[:MAX_MISSING]),
+            "count": len(missing) - MAX_MISSING,
+        }
+        if len(missing) <= MAX_MISSING:
+            _refuse("cases", "no_such_case", _("There is no case %(names)s.") % told)
+        _refuse("cases", "no_such_case", _("There is no case %(names)s and %(count)s more.") % told)
     return rows
 
 
@@ -164,7 +181,7 @@ def _found(wanted: Wanted) -> QuerySet[Case]:
         query.pop(name, None)
     form = CaseForm(query)
     if unknown := form.unknown():
-        _refuse("query", "unknown_parameter", f"There is no filter {', '.join(unknown)}.")
+        _refuse("query", "unknown_parameter", _("There is no filter %(names)s.") % {"names": ", ".join(unknown)})
     if faults := form.faults():
         _refuse("query", faults[0]["code"], "; ".join(f"{each['path']}: {each['message']}" for each in faults))
     return cases.matching(form.wanted).filter(status=CaseStatus.ACTIVE)
@@ -186,7 +203,11 @@ def _versions(chosen: list[Case]) -> Iterator[_Version]:
         try:
             yield _Version(case, read_stored(data, case.number))
         except ValueError as error:
-            _refuse("cases", "unreadable_case", f"{case.ref} cannot be replayed: {error}. Mend it, or leave it out.")
+            _refuse(
+                "cases",
+                "unreadable_case",
+                _("%(ref)s cannot be replayed: %(why)s. Mend it, or leave it out.") % {"ref": case.ref, "why": error},
+            )
 
 
 def _planned(row: _Version, wanted: RunSettings) -> ReplayCase:
@@ -243,7 +264,7 @@ def _check_settings(wanted: Wanted, frozen: list[ReplaySide]) -> None:
         asked.append(sides.endpoint_of(chosen.judge_label, "settings.judgeLabel"))
     for name, budget in (("budget", chosen.budget), ("caseBudget", chosen.case_budget)):
         if budget.cost is not None and any(sides.price_of(each) is None for each in asked):
-            message = "A budget of money needs the prices of the models. Set them under Models."
+            message = _("A budget of money needs the prices of the models. Set them under Models.")
             _refuse(f"settings.{name}.cost", "no_price", message)
 
 
@@ -251,12 +272,14 @@ def _baseline(wanted: Wanted) -> Replay | None:
     if wanted.baseline_replay_id is None:
         return None
     if len(wanted.sides) == 2:
-        message = "Two sides are compared with each other. Take one side, or leave the earlier replay out."
+        message = _("Two sides are compared with each other. Take one side, or leave the earlier replay out.")
         _refuse("baselineReplayId", "two_baselines", message)
     earlier = Replay.objects.filter(pk=wanted.baseline_replay_id).first()
     if earlier is None or earlier.state != ReplayState.DONE:
-        told = "There is no replay" if earlier is None else "It is not done: replay"
-        _refuse("baselineReplayId", "no_baseline", f"{told} {wanted.baseline_replay_id}. Choose one that is done.")
+        told = _("It is not done: replay %(number)s. Choose one that is done.")
+        if earlier is None:
+            told = _("There is no replay %(number)s. Choose one that is done.")
+        _refuse("baselineReplayId", "no_baseline", told % {"number": wanted.baseline_replay_id})
     return earlier
 
 

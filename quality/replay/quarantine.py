@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from django.db import transaction
 from django.db.models import BooleanField, F, Func, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.cases.results import QUARANTINE
 from quality.improve import cases
@@ -98,7 +99,7 @@ def dismiss(
     proposal = _locked(proposal)
     text = checked_note(reason)
     if not text:
-        refuse("reason", "required", "Say why it is not put into quarantine.")
+        refuse("reason", "required", _("Say why it is not put into quarantine."))
     _decide(proposal, State.DISMISSED, by, token, reason=text)
     return proposal
 
@@ -174,9 +175,13 @@ def _locked(proposal: QuarantineProposal) -> QuarantineProposal:
     rows = QuarantineProposal.objects.select_for_update(of=("self",)).select_related("case", "decided_by")
     found: QuarantineProposal = rows.defer(*(f"case__{name}" for name in _PAYLOAD)).get(pk=proposal.pk)
     if found.state != State.PENDING:
-        raise QuarantineConflict(f"{found.case.ref} was decided meanwhile, by {found.decided_by}: {found.state}.")
+        told = _("%(ref)s was decided meanwhile, by %(person)s: %(state)s.")
+        state = found.get_state_display().lower()
+        raise QuarantineConflict(told % {"ref": found.case.ref, "person": found.decided_by, "state": state})
     if found.case.version != found.case_version:
-        raise QuarantineConflict(f"{found.case.ref} was changed since it was flaky. See whether it still is.")
+        raise QuarantineConflict(
+            _("%(ref)s was changed since it was flaky. See whether it still is.") % {"ref": found.case.ref}
+        )
     return found
 
 

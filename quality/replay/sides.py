@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from engine.limits import Price
 from engine.strict_json import read_json
@@ -50,8 +51,12 @@ def endpoint_of(label: str, path: str) -> ModelEndpoint:
     enabled = ModelEndpoint.objects.filter(is_enabled=True).order_by("pk")
     found = enabled.filter(label=label).first()
     if found is None:
-        known = ", ".join(enabled.values_list("label", flat=True)) or "none; add one under Models"
-        raise _fault(path, "no_such_model", f"There is no enabled model {label!r}. Known: {known}.")
+        known = ", ".join(enabled.values_list("label", flat=True)) or _("none; add one under Models")
+        raise _fault(
+            path,
+            "no_such_model",
+            _("There is no enabled model %(label)s. Known: %(known)s.") % {"label": repr(label), "known": known},
+        )
     return found
 
 
@@ -105,15 +110,23 @@ def _frozen(spec: SideSpec, name: ReplaySide.Name, path: str) -> ReplaySide:
 def _style_version(spec: SideSpec, path: str) -> StyleVersion | None:
     if not spec.style_id:
         if spec.style_version is not None:
-            raise _fault(f"{path}.styleVersion", "no_style", "Name the style, or leave its version out.")
+            raise _fault(f"{path}.styleVersion", "no_style", _("Name the style, or leave its version out."))
         return None
     style = Style.objects.filter(style_id=spec.style_id).first()
     if style is None:
-        raise _fault(f"{path}.styleId", "no_such_style", f"There is no style {spec.style_id!r}. Add it under Styles.")
+        raise _fault(
+            f"{path}.styleId",
+            "no_such_style",
+            _("There is no style %(style_id)s. Add it under Styles.") % {"style_id": repr(spec.style_id)},
+        )
     number = spec.style_version or style.version
     version = StyleVersion.objects.filter(style=style, number=number).first()
     if version is None:
-        message = f"Style {spec.style_id} has no version {number}; its newest is {style.version}."
+        message = _("Style %(style_id)s has no version %(number)s; its newest is %(version)s.") % {
+            "style_id": spec.style_id,
+            "number": number,
+            "version": style.version,
+        }
         raise _fault(f"{path}.styleVersion", "no_such_version", message)
     return version
 
@@ -131,21 +144,24 @@ def _add_tools(side: ReplaySide, spec: SideSpec, names: Collection[str] | None, 
         case "recorded":
             side.tools_from = ReplaySide.Tools.RECORDED
         case "current":
-            side.tools_from, side.tools = ReplaySide.Tools.CURRENT, json.dumps(_todays(names), ensure_ascii=False)
+            side.tools_from, side.tools = ReplaySide.Tools.CURRENT, json.dumps(todays_tools(names), ensure_ascii=False)
         case sha256:
             side.tools_from, side.toolset = ReplaySide.Tools.STORED, Toolset.objects.filter(sha256=sha256).first()
             if side.toolset is None:
-                message = f"{sha256!r} is no stored toolset. Give its SHA-256, or recorded, or current."
+                message = _("%(sha256)s is no stored toolset. Give its SHA-256, or recorded, or current.")
+                message %= {"sha256": repr(sha256)}
                 raise _fault(path, "no_such_toolset", message)
             side.tools = side.toolset.tools
     if side.tools is not None:
         try:
             tools_of(side.tools)
         except NotReplayable as error:
-            raise _fault(path, "no_tools", f"These tools cannot be offered: {error}. Choose others.") from error
+            raise _fault(
+                path, "no_tools", _("These tools cannot be offered: %(why)s. Choose others.") % {"why": error}
+            ) from error
 
 
-def _todays(names: Collection[str] | None) -> list[dict[str, Any]]:
+def todays_tools(names: Collection[str] | None) -> list[dict[str, Any]]:
     """What a turn would be offered today. They are described and never run: no secret is read for them."""
     own = TenantSettings.objects.first()
     tools: list[Tool] = [*scripts.loaded()[0], *exchange_tools(DeskStore(0), ""), booking_tool(catalogue.EXAMPLE_LINK)]

@@ -4,11 +4,14 @@ All functions need an open tenant scope, and give the replay as it is after the 
 """
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from quality import tasks
 from quality.cases.sample import Verdict
@@ -18,6 +21,12 @@ from tenants import audit
 from tenants.models import ApiToken, User
 
 _NOT_JUDGED: Final = [{"code": "not_judged"}]
+_REFUSED: Final = {
+    "paused": gettext_lazy("A replay that is %(state)s cannot be paused: it has to be %(states)s."),
+    "resumed": gettext_lazy("A replay that is %(state)s cannot be resumed: it has to be %(states)s."),
+    "cancelled": gettext_lazy("A replay that is %(state)s cannot be cancelled: it has to be %(states)s."),
+    "retried": gettext_lazy("A replay that is %(state)s cannot be retried: it has to be %(states)s."),
+}
 _UNSETTLED: Final = {
     "standing": "",
     "is_flaky": False,
@@ -68,11 +77,11 @@ def retry_errors(replay: Replay, *, actor: User | None, token: ApiToken | None =
     if held is None:
         raise _wrong(replay, "retried", states)
     if not held.num_cases:
-        raise _wrong(replay, "retried", states, "It never began: there is nothing to ask again. Start a new replay.")
+        raise _wrong(replay, "retried", states, _("It never began: there is nothing to ask again. Start a new replay."))
     if held.state == ReplayState.DONE and not errors.exists():
-        raise _wrong(replay, "retried", states, "It has no sample that ended in an error.")
+        raise _wrong(replay, "retried", states, _("It has no sample that ended in an error."))
     errors.filter(reasons__contains=_NOT_JUDGED).update(awaits_judge=True)
-    num_gone, _ = errors.filter(awaits_judge=False).delete()
+    num_gone, _by_model = errors.filter(awaits_judge=False).delete()
     changed = _step(
         replay,
         "retried",
@@ -117,9 +126,15 @@ def _step(
 
 def _wrong(replay: Replay, step: str, states: Iterable[str], why: str = "") -> WrongState:
     found: Replay = Replay.objects.get(pk=replay.pk)
-    named = " or ".join(ReplayState(state).label.lower() for state in states)
-    message = why or f"A replay that is {found.get_state_display().lower()} cannot be {step}: it has to be {named}."
-    return WrongState(message, found)
+    if why:
+        return WrongState(why, found)
+    named = [str(ReplayState(state).label).lower() for state in states]
+    told = {"state": found.get_state_display().lower(), "states": reduce(_or, named)}
+    return WrongState(str(_REFUSED[step]) % told, found)
+
+
+def _or(left: str, right: str) -> str:
+    return _("%(left)s or %(right)s") % {"left": left, "right": right}
 
 
 def _publish(replay: Replay) -> None:

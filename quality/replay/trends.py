@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from django.db.models import F, QuerySet
 from django.http import QueryDict
+from django.utils.translation import gettext as _
 
 from quality.cases.statistics import State, case_state, wilson
 from quality.models import Case, Replay, ReplayCase, ReplaySchedule, ReplaySide, ReplayState
@@ -88,12 +89,14 @@ def suites() -> list[Suite]:
     newest = ended.order_by("-created_at", "-pk").values_list("schedule_id", "query")[:1_000]
     places = list(dict.fromkeys((schedule, "" if schedule else query) for schedule, query in newest))[:MAX_SUITES]
     names = dict(
-        ReplaySchedule.objects.filter(pk__in=[schedule for schedule, _ in places if schedule]).values_list("pk", "name")
+        ReplaySchedule.objects.filter(pk__in=[schedule for schedule, _query in places if schedule]).values_list(
+            "pk", "name"
+        )
     )
     return [
-        Suite(key=f"schedule-{schedule}", name=names.get(schedule, "a schedule that is gone"), schedule_id=schedule)
+        Suite(key=f"schedule-{schedule}", name=names.get(schedule, _("a schedule that is gone")), schedule_id=schedule)
         if schedule
-        else Suite(key=f"query-{query}", name=in_words(query) or "all cases, or named ones", query=query)
+        else Suite(key=f"query-{query}", name=in_words(query) or _("all cases, or named ones"), query=query)
         for schedule, query in places
     ]
 

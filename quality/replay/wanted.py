@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 from msgspec import Meta, Struct
 
 from quality.cases.budgets import Allowance
@@ -48,7 +49,7 @@ def _refuse_unstorable(value: Any, path: str) -> None:
     match value:
         case str():
             if _UNSTORABLE.search(value):
-                message = "It holds a null character, or half of a character. Take it out."
+                message = _("It holds a null character, or half of a character. Take it out.")
                 raise ValidationError({path: ValidationError(message, code="invalid_character")})
         case _Spec():
             for name, member in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):

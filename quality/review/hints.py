@@ -12,6 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
+from django.utils.functional import Promise
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy
+
 from engine.errors import ToolError
 from engine.parsing import parse
 from engine.schema import Fault, compiled
@@ -127,8 +131,8 @@ class Rule:
     """A rule: its name for machines, the word for people, what it looks for in one line, and how."""
 
     name: str
-    word: str
-    about: str
+    word: str | Promise
+    about: str | Promise
     remarks: Callable[[SeenTurn], Iterable[Remark]]
 
 
@@ -313,25 +317,80 @@ def declined(turn: SeenTurn) -> Iterator[Remark]:
 
 
 RULES: Final = (
-    Rule("args_not_object", "arguments are no object", "Arguments that are not JSON, or no object.", args_not_object),
-    Rule("repeated_key", "argument given twice", "An argument that is named twice.", repeated_key),
-    Rule("schema_violation", "against the schema", "Arguments that the offered schema refuses.", schema_violation),
-    Rule("unknown_tool", "unknown tool", "A call of a tool that was not offered.", unknown_tool),
-    Rule("call_in_prose", "described, not called", "A call in the words of a reply, and not made.", call_in_prose),
-    Rule("repeated_call", "same call again", "The same call twice in one turn.", repeated_call),
-    Rule("error_not_retried", "error, no retry", "A failure after which no call followed.", error_not_retried),
-    Rule("retry_storm", "retry storm", f"A tool that failed {STORM} times or more in a turn.", retry_storm),
-    Rule("exhausted_loop", "loop without answer", "Calls until a limit, and no answer.", exhausted_loop),
-    Rule("empty_result", "empty result", "A result with nothing in it.", empty_result),
-    Rule("result_cut", "result was cut", "A result that the model did not read whole.", result_cut),
-    Rule("slow_call", "unusually slow", "A duration far from the tool's usual one.", slow_call),
+    Rule(
+        "args_not_object",
+        gettext_lazy("arguments are no object"),
+        gettext_lazy("Arguments that are not JSON, or no object."),
+        args_not_object,
+    ),
+    Rule(
+        "repeated_key",
+        gettext_lazy("argument given twice"),
+        gettext_lazy("An argument that is named twice."),
+        repeated_key,
+    ),
+    Rule(
+        "schema_violation",
+        gettext_lazy("against the schema"),
+        gettext_lazy("Arguments that the offered schema refuses."),
+        schema_violation,
+    ),
+    Rule(
+        "unknown_tool",
+        gettext_lazy("unknown tool"),
+        gettext_lazy("A call of a tool that was not offered."),
+        unknown_tool,
+    ),
+    Rule(
+        "call_in_prose",
+        gettext_lazy("described, not called"),
+        gettext_lazy("A call in the words of a reply, and not made."),
+        call_in_prose,
+    ),
+    Rule(
+        "repeated_call",
+        gettext_lazy("same call again"),
+        gettext_lazy("The same call twice in one turn."),
+        repeated_call,
+    ),
+    Rule(
+        "error_not_retried",
+        gettext_lazy("error, no retry"),
+        gettext_lazy("A failure after which no call followed."),
+        error_not_retried,
+    ),
+    Rule(
+        "retry_storm",
+        gettext_lazy("retry storm"),
+        format_lazy(gettext_lazy("A tool that failed {count} times or more in a turn."), count=STORM),
+        retry_storm,
+    ),
+    Rule(
+        "exhausted_loop",
+        gettext_lazy("loop without answer"),
+        gettext_lazy("Calls until a limit, and no answer."),
+        exhausted_loop,
+    ),
+    Rule("empty_result", gettext_lazy("empty result"), gettext_lazy("A result with nothing in it."), empty_result),
+    Rule(
+        "result_cut",
+        gettext_lazy("result was cut"),
+        gettext_lazy("A result that the model did not read whole."),
+        result_cut,
+    ),
+    Rule(
+        "slow_call",
+        gettext_lazy("unusually slow"),
+        gettext_lazy("A duration far from the tool's usual one."),
+        slow_call,
+    ),
     Rule(
         "contradicts_result",
-        "reply beside the results",
-        "A number or date in the reply that nothing before it holds.",
+        gettext_lazy("reply beside the results"),
+        gettext_lazy("A number or date in the reply that nothing before it holds."),
         contradicts_result,
     ),
-    Rule("declined", "refused by a person", "A call that a person refused.", declined),
+    Rule("declined", gettext_lazy("refused by a person"), gettext_lazy("A call that a person refused."), declined),
 )
 BY_NAME: Final = {rule.name: rule for rule in RULES}
 

@@ -13,7 +13,7 @@ register = template.Library()
 @register.filter
 def hint_word(rule: str) -> str:
     """The word for a rule; its name, if it is one of an older version."""
-    return BY_NAME[rule].word if rule in BY_NAME else rule
+    return str(BY_NAME[rule].word) if rule in BY_NAME else rule
 
 
 @register.filter

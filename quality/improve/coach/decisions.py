@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.improve import proposals
 from quality.improve.groups import GroupKey, NoSuchGroup
@@ -26,7 +27,9 @@ class ItemsDecided(Exception):
 
     def __init__(self, items: Sequence[CoachItem]) -> None:
         told = ", ".join(f"{item.position + 1} ({item.get_state_display().lower()})" for item in items)
-        super().__init__(f"Decided meanwhile: item {told}. Nothing was changed; look at it again.")
+        super().__init__(
+            _("Decided meanwhile: item %(items)s. Nothing was changed; look at it again.") % {"items": told}
+        )
         self.items = items
 
 
@@ -75,7 +78,7 @@ def style_of(run: CoachRun) -> tuple[Style, StyleText]:
     """The style as it is now, locked; raises ValidationError if it is gone."""
     style = Style.objects.select_for_update().filter(style_id=run.style_id).first()
     if style is None:
-        raise ValidationError(f"The style {run.style_id} is gone.")
+        raise ValidationError(_("The style %(style_id)s is gone.") % {"style_id": run.style_id})
     return style, styles.text_of(StyleVersion.objects.get(style=style, number=style.version))
 
 
@@ -89,7 +92,7 @@ def accept(run: CoachRun, item_ids: Iterable[int], *, by: User) -> Accepted:
     items = _open_items(run, item_ids)
     changed = with_items(text, items)
     if changed == text:
-        raise ValidationError("The style says all of this already.")
+        raise ValidationError(_("The style says all of this already."))
     style = _saved(style, text, changed, by)
     _decide(items, State.ACCEPTED, by=by, style_version=style.version)
     closed = tuple(_closed(items, ref=_ref(style, style.version), by=by))
@@ -115,7 +118,7 @@ def revoke(item: CoachItem, *, by: User) -> Style:
         raise ItemsDecided([item])
     changed = without_item(text, item)
     if changed == text:
-        raise ValidationError("It is not in the style any more; somebody changed the style by hand.")
+        raise ValidationError(_("It is not in the style any more; somebody changed the style by hand."))
     style = _saved(style, text, changed, by)
     accepted_in = item.style_version
     _decide([item], State.REVOKED, by=by, style_version=accepted_in)
@@ -138,7 +141,7 @@ def _with_line(prompt: str, line: str) -> str:
 def _open_items(run: CoachRun, item_ids: Iterable[int]) -> list[CoachItem]:
     items = list(CoachItem.objects.select_for_update().filter(run=run, pk__in=list(item_ids)).order_by("position"))
     if not items:
-        raise ValidationError("Choose at least one item.")
+        raise ValidationError(_("Choose at least one item."))
     if decided := [item for item in items if item.state != State.OPEN]:
         raise ItemsDecided(decided)
     return items
@@ -147,9 +150,13 @@ def _open_items(run: CoachRun, item_ids: Iterable[int]) -> list[CoachItem]:
 def _saved(style: Style, before: StyleText, text: StyleText, by: User) -> Style:
     """The style with this text; never from some skills to none or back, for none means all tools."""
     if before.skills and not text.skills:
-        raise ValidationError("No skill would be left, and a style without skills offers all tools. Attach one first.")
+        raise ValidationError(
+            _("No skill would be left, and a style without skills offers all tools. Attach one first.")
+        )
     if text.skills and not before.skills:
-        raise ValidationError("The style offers all tools now. With a first skill it would lose those of all others.")
+        raise ValidationError(
+            _("The style offers all tools now. With a first skill it would lose those of all others.")
+        )
     return styles.save_style(
         style_id=style.style_id, name=style.name, text=text, is_default=style.is_default, actor=by, pk=style.pk
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db.models import Count
 from django.db.models.functions import Left
+from django.utils.translation import gettext as _
 
 from quality.models import ACTIONABLE, Feedback, Label, ToolCall, Turn
 from quality.review.conversation import read_conversation
@@ -56,7 +57,9 @@ def read(style_id: str, *, feedback_ids: Iterable[int] | None = None) -> Reading
     """The style's newest actionable feedback, or what is left of the given one. Raises NoSuchStyle."""
     style = Style.objects.filter(style_id=style_id).first()
     if style is None:
-        raise NoSuchStyle(f"There is no style {style_id!r} here. Make it first, then ask the coach.")
+        raise NoSuchStyle(
+            _("There is no style %(style_id)s here. Make it first, then ask the coach.") % {"style_id": repr(style_id)}
+        )
     said = Feedback.objects.filter(style_id=style_id, label__in=ACTIONABLE)
     if feedback_ids is not None:
         said = said.filter(pk__in=list(feedback_ids))

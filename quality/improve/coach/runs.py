@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.db.models import F, Q
-from django.utils import timezone
+from django.utils import timezone, translation
+from django.utils.translation import gettext as _
 
 from engine.net import Guard, Refused
 from engine.providers.openai import OpenAIModel
@@ -67,7 +69,7 @@ def start(*, style_id: str, by: User, token: ApiToken | None = None, model_label
     except NoSuchStyle as error:
         raise ValidationError({"style_id": ValidationError(str(error), code="no_such_style")}) from error
     if not reading.remarks:
-        message = "No call of this style is labelled wrong tool, missing tool or bad arguments. Label some first."
+        message = _("No call of this style is labelled wrong tool, missing tool or bad arguments. Label some first.")
         raise ValidationError({"style_id": ValidationError(message, code="no_feedback")})
     label = _label_of(model_label)
     run = CoachRun.objects.create(
@@ -82,7 +84,8 @@ def start(*, style_id: str, by: User, token: ApiToken | None = None, model_label
     detail = {"styleId": style_id, "method": run.method, "model": label}
     audit.record("coach.asked", object_type="coach_run", object_id=run.pk, actor=by, token=token, detail=detail)
     if run.method == RULES:
-        _close(run, rules.advise(reading))
+        with translation.override(settings.LANGUAGE_CODE):  # what is kept is English, whoever asks
+            _close(run, rules.advise(reading))
         run.refresh_from_db()
     else:
         tenant_id, run_id = run.tenant_id, run.pk
@@ -98,7 +101,11 @@ def _label_of(wanted: str) -> str:
     if not wanted:
         return next(iter(labels), "")
     if wanted not in labels:
-        message = f"There is no enabled model {wanted!r} to ask. Known: {', '.join(labels) or 'none'}, and {RULES}."
+        message = _("There is no enabled model %(wanted)s to ask. Known: %(known)s, and %(rules)s.") % {
+            "wanted": repr(wanted),
+            "known": ", ".join(labels) or _("none"),
+            "rules": RULES,
+        }
         raise ValidationError({"model": ValidationError(message, code="no_such_model")})
     return wanted
 
