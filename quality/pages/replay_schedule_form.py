@@ -5,6 +5,8 @@ from typing import Any, Final
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from quality.models import ReplaySchedule
 from quality.pages.replay_form import SIDES, ReplayForm, of_settings
@@ -14,47 +16,55 @@ from quality.replay.wanted import RunSettings, SideSpec
 from quality.webhooks import sending
 
 AGAINST: Final = {
-    "previous": "The run before, by its counts",
-    "none": "Nothing: each case has to pass",
-    "side": "A baseline that is asked each time as well",
+    "previous": gettext_lazy("The run before, by its counts"),
+    "none": gettext_lazy("Nothing: each case has to pass"),
+    "side": gettext_lazy("A baseline that is asked each time as well"),
 }
 
 
 class ReplayScheduleForm(ReplayForm):
     """`data` is what it comes to. Cases are chosen by the filter alone: it is read anew for each run."""
 
-    name = forms.CharField(max_length=120)
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=120)
     cron = forms.CharField(
-        label="When (cron)",
+        label=gettext_lazy("When (cron)"),
         max_length=120,
-        help_text="Minute, hour, day of the month, month, weekday. “0 2 * * *”: each night at 02:00.",
+        help_text=gettext_lazy("Minute, hour, day of the month, month, weekday. “0 2 * * *”: each night at 02:00."),
         widget=forms.TextInput(attrs={"placeholder": "0 2 * * *", "spellcheck": "false", "class": "mono"}),
     )
     zone = forms.CharField(
-        label="Time zone",
+        label=gettext_lazy("Time zone"),
         max_length=64,
         widget=forms.TextInput(attrs={"list": "zones", "spellcheck": "false", "autocomplete": "off"}),
     )
-    is_enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
-    against = forms.ChoiceField(label="Compared with", choices=list(AGAINST.items()), widget=forms.RadioSelect)
-    notify_on = forms.ChoiceField(label="After", choices=ReplaySchedule.NotifyOn.choices)
+    is_enabled = forms.BooleanField(label=gettext_lazy("Enabled"), required=False, initial=True)
+    against = forms.ChoiceField(
+        label=gettext_lazy("Compared with"), choices=list(AGAINST.items()), widget=forms.RadioSelect
+    )
+    notify_on = forms.ChoiceField(label=gettext_lazy("After"), choices=ReplaySchedule.NotifyOn.choices)
     webhook_url = forms.CharField(
-        label="Webhook",
+        label=gettext_lazy("Webhook"),
         required=False,
         max_length=schedules.MAX_URL_CHARS,
-        help_text="Called with POST and JSON, signed by the Standard Webhooks specification.",
+        help_text=gettext_lazy("Called with POST and JSON, signed by the Standard Webhooks specification."),
         widget=forms.TextInput(
             attrs={"placeholder": "https://hooks.example.com/…", "spellcheck": "false", "autocomplete": "off"}
         ),
     )
-    emails = forms.MultipleChoiceField(label="E-mail", required=False, widget=forms.CheckboxSelectMultiple)
+    emails = forms.MultipleChoiceField(
+        label=gettext_lazy("E-mail"), required=False, widget=forms.CheckboxSelectMultiple
+    )
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         del self.fields["cases"], self.fields["baseline_replay"]
         people = [(email, f"{name} ({email})" if name else email) for email, name in schedules.addresses()]
         known = {email for email, _ in people}
-        kept = [(email, f"{email} (no member)") for email in self.initial.get("emails", ()) if email not in known]
+        kept = [
+            (email, _("%(email)s (no member)") % {"email": email})
+            for email in self.initial.get("emails", ())
+            if email not in known
+        ]
         self._choose(("emails",), [*people, *kept])
 
     def clean(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from quality.models import Replay, ReplayNotification, ReplaySchedule
@@ -114,7 +115,7 @@ def notification_again(request: TenantRequest, pk: int) -> HttpResponse:
     except NotificationConflict as conflict:
         messages.error(cast(HttpRequest, request), str(conflict))
     else:
-        messages.success(cast(HttpRequest, request), "It is on its way again.")
+        messages.success(cast(HttpRequest, request), _("It is on its way again."))
     if row.replay.schedule_id is None:
         return redirect("replay-schedule-list", slug=request.tenant.slug)
     return redirect("replay-schedule", slug=request.tenant.slug, pk=row.replay.schedule_id)
@@ -144,7 +145,7 @@ def _after_saving(request: TenantRequest, kept: Kept) -> HttpResponse:
     """A new secret is shown in the answer itself: nothing of it is kept for another page."""
     if kept.secret:
         return _shown(request, kept.schedule, secret=kept.secret)
-    messages.success(cast(HttpRequest, request), f"{kept.schedule.name} is saved.")
+    messages.success(cast(HttpRequest, request), _("%(schedule)s is saved.") % {"schedule": kept.schedule.name})
     return redirect("replay-schedule", slug=request.tenant.slug, pk=kept.schedule.pk)
 
 
@@ -154,23 +155,24 @@ def _run(request: TenantRequest, schedule: ReplaySchedule) -> HttpResponse:
     except StillGoing as going:
         messages.error(cast(HttpRequest, request), str(going))
     except ValidationError as error:
-        messages.error(cast(HttpRequest, request), f"It could not begin: {' '.join(error.messages)}")
+        messages.error(cast(HttpRequest, request), _("It could not begin: %(why)s") % {"why": " ".join(error.messages)})
     else:
-        messages.success(cast(HttpRequest, request), f"{schedule.name} is on its way.")
+        messages.success(cast(HttpRequest, request), _("%(schedule)s is on its way.") % {"schedule": schedule.name})
         return redirect("replay-detail", slug=request.tenant.slug, pk=replay.pk)
     return redirect("replay-schedule", slug=request.tenant.slug, pk=schedule.pk)
 
 
 def _switch(request: TenantRequest, schedule: ReplaySchedule, *, is_enabled: bool) -> HttpResponse:
     schedules.switch_schedule(schedule, is_enabled=is_enabled, actor=request.user)
-    told = "goes on" if is_enabled else "is paused"
-    messages.success(cast(HttpRequest, request), f"{schedule.name} {told}.")
+    told = _("%(schedule)s goes on.") if is_enabled else _("%(schedule)s is paused.")
+    messages.success(cast(HttpRequest, request), told % {"schedule": schedule.name})
     return redirect("replay-schedule-list", slug=request.tenant.slug)
 
 
 def _delete(request: TenantRequest, schedule: ReplaySchedule) -> HttpResponse:
     schedules.delete_schedule(schedule, actor=request.user)
-    messages.success(cast(HttpRequest, request), f"{schedule.name} is deleted. The replays that it made stay.")
+    told = _("%(schedule)s is deleted. The replays that it made stay.")
+    messages.success(cast(HttpRequest, request), told % {"schedule": schedule.name})
     return redirect("replay-schedule-list", slug=request.tenant.slug)
 
 

@@ -14,7 +14,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connections, transaction
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
+from quality import languages
 from quality.models import Replay, ReplaySchedule, ReplayState
 from quality.models.replays import LIVE_REPLAYS
 from quality.replay import ending, notify, plan, sides
@@ -41,7 +43,10 @@ class StillGoing(Exception):
     code = "still_going"
 
     def __init__(self, replay: Replay) -> None:
-        super().__init__(f"Replay {replay.pk} of this schedule is still going. Wait for its end, or cancel it.")
+        super().__init__(
+            _("Replay %(number)s of this schedule is still going. Wait for its end, or cancel it.")
+            % {"number": replay.pk}
+        )
         self.replay = replay
 
 
@@ -76,7 +81,9 @@ def keep_schedule(data: ScheduleData, *, actor: User, token: ApiToken | None = N
     """Make a schedule, or change the one with this `pk`, in the open scope. Raises ValidationError with each field at
     fault, ReplaySchedule.DoesNotExist."""
     if pk is None and ReplaySchedule.objects.count() >= MAX_SCHEDULES:
-        raise ValidationError(f"A tenant keeps {MAX_SCHEDULES} schedules of replays at most. Delete one first.")
+        raise ValidationError(
+            _("A tenant keeps %(limit)s schedules of replays at most. Delete one first.") % {"limit": MAX_SCHEDULES}
+        )
     # Locked, so that the tick does not tell another next slot at the same time.
     found = ReplaySchedule.objects.select_for_update()
     schedule = ReplaySchedule(created_by=actor) if pk is None else found.get(pk=pk)
@@ -130,7 +137,7 @@ def rotate_secret(schedule: ReplaySchedule, *, actor: User, token: ApiToken | No
     """A new secret for its webhook, given this once; the one before signs nothing any more. Raises ValidationError."""
     schedule = ReplaySchedule.objects.select_for_update().get(pk=schedule.pk)
     if not schedule.webhook_url:
-        raise ValidationError({"webhook_url": ValidationError("Enter the webhook’s address first.", "required")})
+        raise ValidationError({"webhook_url": ValidationError(_("Enter the webhook’s address first."), "required")})
     text = _make_secret(schedule, actor, token)
     _record("replay_schedule.secret_rotated", schedule, actor, token)
     return text
@@ -306,7 +313,7 @@ def _check(schedule: ReplaySchedule) -> None:
     """What only the time, the guard and the tenant's other settings make wrong."""
     faults = _time_faults(schedule) | _asked_faults(schedule) | _address_faults(schedule)
     if schedule.name and any(ord(character) < 32 for character in schedule.name):
-        faults["name"] = ValidationError("A name is one line.", "control_character")
+        faults["name"] = ValidationError(_("A name is one line."), "control_character")
     if faults:
         raise ValidationError(faults)
 
@@ -314,7 +321,7 @@ def _check(schedule: ReplaySchedule) -> None:
 def _time_faults(schedule: ReplaySchedule) -> dict[str, ValidationError]:
     try:
         if next_slot(schedule.cron, schedule.zone, timezone.now()) is None:
-            return {"cron": ValidationError(f"{schedule.cron!r} never comes.", "invalid_cron")}
+            return {"cron": ValidationError(_("%(cron)s never comes.") % {"cron": repr(schedule.cron)}, "invalid_cron")}
     except ValidationError as error:
         return {name: found[0] for name, found in error.error_dict.items()}
     return {}
@@ -349,18 +356,24 @@ def _check_judge(wanted: Wanted) -> None:
 def _address_faults(schedule: ReplaySchedule) -> dict[str, ValidationError]:
     faults: dict[str, ValidationError] = {}
     if len(schedule.webhook_url) > MAX_URL_CHARS:
-        faults["webhook_url"] = ValidationError(f"At most {MAX_URL_CHARS:,} characters.", "too_long")
+        faults["webhook_url"] = ValidationError(
+            _("At most %(limit)s characters.") % {"limit": languages.number(MAX_URL_CHARS)}, "too_long"
+        )
     elif schedule.webhook_url and (reason := outbound.url_fault(schedule.webhook_url)):
-        faults["webhook_url"] = ValidationError(f"Nobody may call this address: {reason}.", "not_allowed")
+        faults["webhook_url"] = ValidationError(
+            _("Nobody may call this address: %(why)s.") % {"why": reason}, "not_allowed"
+        )
     known = {email for email, _ in addresses()}
     strangers = [email for email in schedule.emails if email not in known]
     if strangers:
-        text = f"{strangers[0][:254]!r} is no member’s address. Invite them first, or take it out."
+        text = _("%(email)s is no member’s address. Invite them first, or take it out.") % {
+            "email": repr(strangers[0][:254])
+        }
         faults["emails"] = ValidationError(text, "no_such_member")
     elif len(schedule.emails) > MAX_EMAILS:
-        faults["emails"] = ValidationError(f"At most {MAX_EMAILS} addresses.", "too_many")
+        faults["emails"] = ValidationError(_("At most %(limit)s addresses.") % {"limit": MAX_EMAILS}, "too_many")
     elif schedule.emails and not notify.can_mail():
-        text = "The operator of the service has set no mail server (EMAIL_URL). Take the addresses out."
+        text = _("The operator of the service has set no mail server (EMAIL_URL). Take the addresses out.")
         faults["emails"] = ValidationError(text, "no_mail_server")
     return faults
 

@@ -73,8 +73,9 @@ def _blanked(tokens: list[Token]) -> str:
             out.append(line_breaks if ends else token.contents)
             continue
         if token.token_type == TokenType.BLOCK:
-            name = token.contents.split()[0]
-            if name in ("blocktranslate", "blocktrans", "comment", "verbatim") and not ends:
+            name, *given = token.contents.split()
+            is_class = name == "block" and given[:1] == ["page_class"]  # of an element, never read
+            if (name in ("blocktranslate", "blocktrans", "comment", "verbatim") or is_class) and not ends:
                 ends = f"end{name}"
             elif name == ends:
                 ends = ""
