@@ -3,6 +3,7 @@
 from django.urls import path, register_converter
 
 from quality.api import (
+    agreement,
     calls,
     cases,
     coach,
@@ -22,6 +23,7 @@ from quality.api import (
     styles,
     tools,
     turns,
+    webhooks,
 )
 from quality.gateway import views as gateway
 
@@ -51,6 +53,7 @@ urlpatterns = [
     path(f"{ADMIN}turns/<int:pk>/feedback", calls.TurnFeedbackView.as_view(), name="api-turn-feedback"),
     path(f"{ADMIN}turns/<int:pk>/feedback/undo", calls.TurnUndoView.as_view(), name="api-turn-undo"),
     path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
+    path(f"{ADMIN}agreement", agreement.AgreementView.as_view(), name="api-agreement"),
     path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
     path(f"{ADMIN}tool-call-feedback/export.csv", exports.FeedbackSheetView.as_view(), name="api-feedback-sheet"),
     path(f"{ADMIN}tool-call-regression-cases/export.jsonl", exports.CaseExportView.as_view(), name="api-cases-export"),
@@ -121,6 +124,11 @@ urlpatterns = [
     path("api/replays/estimate", replays.ReplayEstimateView.as_view(), name="api-replay-estimate"),
     path("api/replays/findings", replays.OpenFindingsView.as_view(), name="api-open-disputes"),
     path("api/replays/findings/<int:pk>/settle", replays.SettleView.as_view(), name="api-finding-settle"),
+    path("api/webhooks", webhooks.WebhooksView.as_view(), name="api-webhooks"),
+    path("api/webhooks/<int:pk>", webhooks.WebhookView.as_view(), name="api-webhook"),
+    path("api/webhooks/<int:pk>/test", webhooks.WebhookTestView.as_view(), name="api-webhook-test"),
+    path("api/webhooks/<int:pk>/deliveries", webhooks.WebhookDeliveriesView.as_view(), name="api-webhook-deliveries"),
+    path("api/webhooks/deliveries/<int:pk>/again", webhooks.WebhookDeliveryView.as_view(), name="api-webhook-again"),
     path("api/replays/schedules", replay_schedules.ReplaySchedulesView.as_view(), name="api-replay-schedules"),
     path("api/replays/schedules/<int:pk>", replay_schedules.ReplayScheduleView.as_view(), name="api-replay-schedule"),
     path(

@@ -33,3 +33,10 @@ class Api:
     def put(self, path: str, body: Any, **extra: Any) -> Any:
         """PUT `body` as JSON."""
         return self.client.put(path, json.dumps(body), content_type="application/json", headers=self.headers, **extra)
+
+    def patch(self, path: str, body: Any, **extra: Any) -> Any:
+        """PATCH `body` as JSON."""
+        return self.client.patch(path, json.dumps(body), content_type="application/json", headers=self.headers, **extra)
+
+    def delete(self, path: str, **extra: Any) -> Any:
+        return self.client.delete(path, headers=self.headers, **extra)

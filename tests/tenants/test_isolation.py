@@ -88,6 +88,7 @@ def make(slug: str, word: str, number: int) -> Side:
         }
         turn = TurnFactory(**said, toolset=ToolsetFactory(tools=json.dumps(tools)))
         call = ToolCallFactory(
+            pk=7_000_000 + number,  # stands for the ids of all other kinds, too: no row of either tenant has it
             turn=turn,
             tool_name=f"{word}_tool",
             args=json.dumps({"secret": word}),

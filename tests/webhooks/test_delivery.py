@@ -1,0 +1,205 @@
+"""On the way: signed, retried for a day, given up, taken up after a crash, sent again, kept for a while."""
+
+import datetime as dt
+import threading
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import connections
+from django.utils import timezone
+from standardwebhooks import Webhook as Receiver
+
+from quality import tasks
+from quality.models import Webhook, WebhookDelivery
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
+from quality.webhooks import hooks, outbox, tries
+from tenants.models import AuditEvent, Secret
+from tenants.scope import tenant_scope
+from tests.engine.loopback import Answer, serving
+from tests.factories import ToolCallFactory
+
+
+def label(lab) -> WebhookDelivery:
+    with tenant_scope(lab.tenant):
+        record_label(item=item_of_call(ToolCallFactory().pk), reviewer=lab.admin, label="good_reply")
+    return lab.written()[-1]
+
+
+def test_it_arrives_signed(lab, server, published) -> None:
+    lab.keep("label.given")
+    row = label(lab)
+    assert published == [("quality.tasks.deliver_webhook", lab.tenant.pk, row.pk)]
+    row = lab.deliver(row)
+    assert (row.state, row.status, row.attempt) == ("sent", 200, 1)
+    (asked,) = server.seen
+    assert (asked.method, asked.target) == ("POST", "/hook?key=k")
+    assert Receiver(lab.secret).verify(asked.body, dict(asked.headers))["type"] == "label.given"
+    assert outbox.deliver(row.pk, tenant_id=lab.tenant.pk) is None  # it has arrived
+
+
+def test_it_is_tried_for_a_day_under_one_id_and_then_given_up(lab, server) -> None:
+    server.answers = [Answer(503)]
+    lab.keep("label.given")
+    row = label(lab)
+    now = begun = timezone.now()
+    for number in range(1, tries.MAX_TRIES + 1):
+        row = lab.deliver(row, now)
+        assert (row.attempt, row.status) == (number, 503)
+        now = row.next_at
+    assert row.state == "failed"
+    assert dt.timedelta(hours=20) < now - begun < dt.timedelta(hours=26)
+    assert len({asked.header("webhook-id") for asked in server.seen}) == 1
+
+
+def test_gone_disables_the_webhook_and_what_waits_is_not_sent(lab, server) -> None:
+    server.answers = [Answer(410), Answer(200)]
+    hook = lab.keep("label.given")
+    first, second = label(lab), label(lab)
+    assert lab.deliver(first).state == "failed"
+    with tenant_scope(lab.tenant):
+        hook = Webhook.objects.get(pk=hook.pk)
+        assert (hook.is_enabled, "gone" in hook.disabled_why) == (False, True)
+    second = lab.deliver(second)
+    assert (second.state, second.error) == ("failed", "The webhook is disabled.")
+    assert len(server.seen) == 1
+
+
+def test_redirects_are_not_followed_and_the_guard_judges_each_try(lab, server, settings) -> None:
+    with serving() as elsewhere:
+        server.answers = [Answer(307, headers={"Location": f"http://127.0.0.1:{elsewhere.port}/"})]
+        lab.keep("label.given")
+        assert "redirect" in lab.deliver(label(lab)).error
+        assert elsewhere.seen == []
+    settings.OUTBOUND_ALLOW_CIDRS = []
+    assert "address_not_allowed" in lab.deliver(label(lab)).error
+    assert len(server.seen) == 1
+
+
+def test_a_lost_worker_leaves_it_to_another_and_the_tick_finds_it(lab, server, published) -> None:
+    lab.keep("label.given")
+    row, now = label(lab), timezone.now()
+    with tenant_scope(lab.tenant):
+        outbox._claim(row.pk, now)  # and then it is gone
+    assert outbox.deliver_due(now + dt.timedelta(minutes=1)) == 0
+    published.clear()
+    assert outbox.deliver_due(now + dt.timedelta(minutes=6)) == 1
+    assert published == [("quality.tasks.deliver_webhook", lab.tenant.pk, row.pk)]
+    row = lab.deliver(row, now + dt.timedelta(minutes=6))
+    assert (row.state, row.attempt) == ("sent", 2)
+
+
+def test_two_workers_with_one_message_send_it_once(lab, server) -> None:
+    lab.keep("label.given")
+    row, together = label(lab), threading.Barrier(2)
+
+    def work() -> None:
+        together.wait(60)
+        outbox.deliver(row.pk, tenant_id=lab.tenant.pk)
+        connections.close_all()
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(server.seen) == 1
+
+
+def test_sent_again_it_keeps_its_id(lab, server, published) -> None:
+    server.answers = [Answer(500), Answer(200)]
+    hook = lab.keep("label.given")
+    row = label(lab)
+    with tenant_scope(lab.tenant), pytest.raises(tries.OnItsWay):
+        hooks.send_again(row, actor=lab.admin)
+    lab.deliver(row)
+    with tenant_scope(lab.tenant):
+        WebhookDelivery.objects.update(state="failed")
+        hooks.send_again(row, actor=lab.admin)
+        assert AuditEvent.objects.filter(action="webhook.resent").count() == 1
+    assert lab.deliver(row).state == "sent"
+    assert len({asked.header("webhook-id") for asked in server.seen}) == 1
+    hooks_off = lab.keep("label.given", name="Other", is_enabled=False)
+    with tenant_scope(lab.tenant):
+        Webhook.objects.filter(pk=hook.pk).update(is_enabled=False)
+        for step in (
+            lambda: hooks.send_again(row, actor=lab.admin),
+            lambda: hooks.send_all_again(hooks_off, timezone.now(), actor=lab.admin),
+        ):
+            with pytest.raises(ValidationError, match="disabled"):
+                step()
+
+
+def test_all_since_a_moment_are_sent_again(lab, server, published) -> None:
+    hook = lab.keep("label.given")
+    rows = [label(lab) for _ in range(3)]
+    for row in rows[:2]:
+        lab.deliver(row)
+    with tenant_scope(lab.tenant):
+        WebhookDelivery.objects.filter(pk=rows[0].pk).update(created_at=timezone.now() - dt.timedelta(hours=2))
+        assert hooks.send_all_again(hook, timezone.now() - dt.timedelta(hours=1), actor=lab.admin) == 1
+    assert [lab.seen(row).state for row in rows] == ["sent", "pending", "pending"]
+
+
+def test_a_test_says_that_it_is_one_and_a_broken_secret_is_told(lab, server) -> None:
+    hook = lab.keep("label.given")
+    assert hooks.send_test(hook.pk, tenant_id=lab.tenant.pk, by=lab.admin).was_taken
+    (asked,) = server.seen
+    assert Receiver(lab.secret).verify(asked.body, dict(asked.headers))["type"] == "webhook.test"
+    with tenant_scope(lab.tenant):
+        Secret.objects.update(ciphertext=b"broken")
+    row = lab.deliver(label(lab))
+    assert (row.state, "cannot be read" in row.error) == ("failed", True)
+
+
+def test_a_new_secret_signs_and_the_old_one_does_not(lab, server) -> None:
+    hook = lab.keep("label.given")
+    old = lab.secret
+    with tenant_scope(lab.tenant):
+        new = hooks.rotate_secret(Webhook.objects.select_related("secret").get(pk=hook.pk), actor=lab.admin)
+    lab.deliver(label(lab))
+    (asked,) = server.seen
+    assert Receiver(new).verify(asked.body, dict(asked.headers))
+    with pytest.raises(Exception, match="signature"):
+        Receiver(old).verify(asked.body, dict(asked.headers))
+
+
+def test_old_messages_are_deleted_but_not_those_on_their_way(lab, server, settings) -> None:
+    hook = lab.keep("label.given")
+    done, waiting = label(lab), label(lab)
+    lab.deliver(done)
+    later = timezone.now() + dt.timedelta(days=settings.WEBHOOK_KEEP_DAYS, hours=1)
+    assert outbox.sweep_old(later) == 1
+    assert [row.pk for row in lab.written()] == [waiting.pk]
+    with tenant_scope(lab.tenant):
+        hooks.delete(Webhook.objects.select_related("secret").get(pk=hook.pk), actor=lab.admin)
+        assert not Secret.objects.exists()
+    assert lab.written() == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"url": "ftp://example.com"}, "url"),
+        ({"url": "http://169.254.169.254/latest"}, "url"),
+        ({"name": ""}, "name"),
+        ({"name": "two\nlines"}, "name"),
+        ({"events": ("label.lost",)}, "events"),
+        ({"events": ()}, "events"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_field(lab, fields: dict[str, Any], path: str) -> None:
+    with tenant_scope(lab.tenant), pytest.raises(ValidationError) as refused:
+        hooks.keep(
+            hooks.Wanted(**{"name": "Desk", "url": "https://hooks.example.com/x", "events": ("*",)} | fields),
+            actor=lab.admin,
+        )
+    assert list(refused.value.error_dict) == [path]
+
+
+def test_the_task_delivers(lab, server) -> None:
+    lab.keep("label.given")
+    row = label(lab)
+    tasks.deliver_webhook(lab.tenant.pk, row.pk)
+    assert lab.seen(row).state == "sent"
