@@ -11,6 +11,7 @@ from django.db import transaction
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from engine.strict_json import JsonError, read_json
 from quality.ingest.jsontext import dump
@@ -113,7 +114,7 @@ def find_call(turn_id: int, call_id: int) -> TurnCall:
     try:
         return turn_call(turn_id, call_id)
     except (TurnRun.DoesNotExist, ToolCall.DoesNotExist) as error:
-        raise Http404("There is no such call.") from error
+        raise Http404(_("There is no such call.")) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,8 +160,9 @@ def carry_out(request: TenantRequest, one: TurnCall, place: str) -> Came:
         now = find_call(one.call.turn_id, one.call.pk)
         return Came(card=card_of(now, place, meanwhile=meanwhile(error, one.call)), status=409)
     now = find_call(one.call.turn_id, one.call.pk)
-    words = f"{one.call.tool_name}: {now.decisions[-1].word.lower()}"
-    return Came(card=card_of(now, place), status=200, words=f"{words}, labelled {label}" if label else words)
+    told = {"tool": one.call.tool_name, "decision": now.decisions[-1].word.lower(), "label": label}
+    words = _("%(tool)s: %(decision)s, labelled %(label)s") if label else _("%(tool)s: %(decision)s")
+    return Came(card=card_of(now, place), status=200, words=words % told)
 
 
 def label_with(request: TenantRequest, call_id: int, sent: Mapping[str, Any], verdict: Verdict) -> str:
@@ -186,19 +188,21 @@ def meanwhile(error: AlreadyDecided, call: ToolCall) -> str:
     made = list(decisions_on([call.pk]).get(call.pk, {}).values())
     if not made:
         state = ToolCall.objects.filter(pk=call.pk).values_list("state", flat=True).first() or ""
-        return f"Nothing was changed: the call has ended meanwhile ({CallState(state).label.lower()})."
+        told = _("Nothing was changed: the call has ended meanwhile (%(state)s).")
+        return told % {"state": str(CallState(state).label).lower()}
     last = made[-1]
     at = timezone.localtime(last.at).strftime("%H:%M:%S")
-    return f"Nothing was changed: {last.by} decided at {at} already: {last.word.lower()}."
+    told = _("Nothing was changed: %(person)s decided at %(time)s already: %(decision)s.")
+    return told % {"person": last.by, "time": at, "decision": last.word.lower()}
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         value = read_json(text.strip() or "{}")
     except JsonError as error:
-        raise ValidationError(f"This is not JSON: {error}.") from error
+        raise ValidationError(_("This is not JSON: %(why)s.") % {"why": error}) from error
     if not isinstance(value, dict):
-        raise ValidationError("Arguments are a JSON object.")
+        raise ValidationError(_("Arguments are a JSON object."))
     return value
 
 

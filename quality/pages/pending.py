@@ -9,6 +9,8 @@ from django.db import transaction
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.models import DecisionKind, ModelReply, ToolCall, Turn, TurnRun
@@ -96,9 +98,9 @@ def pending_decide(request: TenantRequest) -> HttpResponse:
     form = DecisionForm(request.POST)
     ids = [int(text) for text in request.POST.getlist("call") if text.isascii() and text.isdigit() and len(text) < 19]
     if not form.is_valid() or form.cleaned_data["decision"] not in TOGETHER:
-        return _told(request, "Several calls can be approved or declined together.")
+        return _told(request, _("Several calls can be approved or declined together."))
     if not ids:
-        return _told(request, "Choose calls first: x on a call, or its checkbox.")
+        return _told(request, _("Choose calls first: x on a call, or its checkbox."))
     if "confirmed" not in request.POST:
         context = {
             "calls": [one for one in waiting_calls(PAGE_SIZE) if one.call.pk in ids],
@@ -112,11 +114,14 @@ def pending_decide(request: TenantRequest) -> HttpResponse:
     for call in rows.only("pk", "turn_id", "tool_name", "tool_call_id"):
         fault = _decided(request, call, form.cleaned_data)
         if fault:
-            messages.warning(request, f"{call.tool_name}, call {call.pk}: {fault}")
+            told = _("%(tool)s, call %(number)s: %(why)s")
+            messages.warning(request, told % {"tool": call.tool_name, "number": call.pk, "why": fault})
         done += not fault
     if done:
-        word = "approved" if form.cleaned_data["decision"] == DecisionKind.APPROVE else "declined"
-        messages.success(request, f"{done} call{'' if done == 1 else 's'} {word}.")
+        told = ngettext("%(count)s call declined.", "%(count)s calls declined.", done)
+        if form.cleaned_data["decision"] == DecisionKind.APPROVE:
+            told = ngettext("%(count)s call approved.", "%(count)s calls approved.", done)
+        messages.success(request, told % {"count": done})
     return redirect("pending", slug=request.tenant.slug)
 
 

@@ -8,6 +8,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from quality.models import ENDED, Channel, Turn, TurnRun
@@ -28,18 +30,18 @@ class RunForm(forms.Form):
     """One message. `nonce` is the form's own: the same form sent twice is one turn."""
 
     text = forms.CharField(
-        label="Message",
+        label=gettext_lazy("Message"),
         strip=False,
         max_length=MAX_TEXT_CHARS,
-        error_messages={"required": "Write a message first."},
-        widget=forms.Textarea(attrs={"rows": 3, "dir": "auto", "placeholder": "Write to the agent"}),
+        error_messages={"required": gettext_lazy("Write a message first.")},
+        widget=forms.Textarea(attrs={"rows": 3, "dir": "auto", "placeholder": gettext_lazy("Write to the agent")}),
     )
     model = forms.ChoiceField(required=False)
     style = forms.ChoiceField(required=False)
     contact = forms.CharField(
         required=False,
         max_length=200,
-        help_text="Id of a customer. Exchange tools are offered to one that is known.",
+        help_text=gettext_lazy("Id of a customer. Exchange tools are offered to one that is known."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     conversation = forms.CharField(required=False, max_length=200, widget=forms.HiddenInput)
@@ -47,10 +49,12 @@ class RunForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        cast(forms.ChoiceField, self.fields["model"]).choices = [("", "default"), *models()]
+        cast(forms.ChoiceField, self.fields["model"]).choices = [("", _("default")), *models()]
         styles = [(style.style_id, style.name or style.style_id) for style in Style.objects.order_by("style_id")]
         default = next((one.style_id for one in Style.objects.filter(is_default=True)), "")
-        first = f"default: {dict(styles)[default]}" if default in dict(styles) else "default"
+        first = _("default")
+        if default in dict(styles):
+            first = _("default: %(style)s") % {"style": dict(styles)[default]}
         cast(forms.ChoiceField, self.fields["style"]).choices = [("", first), *styles[:MAX_CHOICES]]
 
 
@@ -74,7 +78,7 @@ def run(request: TenantRequest) -> HttpResponse:
     if name := request.GET.get("conversation", ""):
         newest = _newest(name)
         if newest is None:
-            raise Http404("There is no turn of ours in this conversation.")
+            raise Http404(_("There is no turn of ours in this conversation."))
         return redirect("run-turn", slug=request.tenant.slug, pk=newest.pk)
     return _page(request, _blank(f"console-{uuid.uuid4().hex[:12]}"))
 
@@ -86,7 +90,7 @@ def run_turn(request: TenantRequest, pk: int) -> HttpResponse:
     payload = ("turn__messages", "turn__system", "turn__history")
     asked = TurnRun.objects.select_related("turn").defer(*payload).filter(turn=pk).first()
     if asked is None:
-        raise Http404("We do not run such a turn.")
+        raise Http404(_("We do not run such a turn."))
     newest = asked.turn
     if asked.conversation_id:
         newest = _newest(asked.conversation_id) or newest
@@ -131,7 +135,8 @@ def _send(request: TenantRequest) -> HttpResponse:
             )
             return redirect("run-turn", slug=request.tenant.slug, pk=turn.pk)
         except TurnConflict:
-            form.add_error(None, "This form was sent already with other words. Open the page again to send these.")
+            told = _("This form was sent already with other words. Open the page again to send these.")
+            form.add_error(None, told)
         except ValidationError as error:
             form.add_error(None, error if not hasattr(error, "error_dict") else " ".join(error.messages))
     name = str(form.data.get("conversation", ""))[:200]

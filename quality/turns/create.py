@@ -7,8 +7,9 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
-from quality import tasks
+from quality import languages, tasks
 from quality.ingest.jsontext import dump, storable
 from quality.ingest.records import MAX_NAME_CHARS, fingerprint
 from quality.models import ENDED, Channel, Turn, TurnRun, TurnState
@@ -117,17 +118,20 @@ def cancel_turn(turn_id: int, *, by: User | None = None, token: ApiToken | None 
 
 def _check(*, text: str, names: Mapping[str, str]) -> None:
     if not text.strip():
-        raise ValidationError({"text": ValidationError("Say something.", "blank")})
+        raise ValidationError({"text": ValidationError(_("Say something."), "blank")})
     if len(text) > MAX_TEXT_CHARS:
-        raise ValidationError({"text": ValidationError(f"At most {MAX_TEXT_CHARS:,} characters.", "too_long")})
+        told = _("At most %(limit)s characters.") % {"limit": languages.number(MAX_TEXT_CHARS)}
+        raise ValidationError({"text": ValidationError(told, "too_long")})
     for name, value in names.items():
         if len(value) > MAX_NAME_CHARS:
-            raise ValidationError({name: ValidationError(f"At most {MAX_NAME_CHARS} characters.", "too_long")})
+            told = _("At most %(limit)s characters.") % {"limit": MAX_NAME_CHARS}
+            raise ValidationError({name: ValidationError(told, "too_long")})
 
 
 def _same(turn: Turn, digest: bytes) -> Turn:
     if bytes(turn.content_sha256) != digest:
-        raise TurnConflict(f"The external id {turn.external_id!r} is another turn's: its message differs.")
+        told = _("The external id %(id)s is another turn's: its message differs.")
+        raise TurnConflict(told % {"id": repr(turn.external_id)})
     return turn
 
 

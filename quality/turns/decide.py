@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
+from django.utils.translation import gettext as _
 
 from engine.schema import compiled
 from engine.tools import Mode
@@ -45,9 +46,11 @@ class AlreadyDecided(Exception):
 
     def __init__(self, decision: CallDecision | None, call: ToolCall) -> None:
         super().__init__(
-            f"The call {call.tool_call_id!r} is {call.get_state_display().lower()} already."
+            _("The call %(call)s is %(state)s already.")
+            % {"call": repr(call.tool_call_id), "state": call.get_state_display().lower()}
             if decision is None
-            else f"On the call {call.tool_call_id!r} was decided before: {decision.get_kind_display().lower()}."
+            else _("On the call %(call)s was decided before: %(decision)s.")
+            % {"call": repr(call.tool_call_id), "decision": decision.get_kind_display().lower()}
         )
         self.decision = decision
 
@@ -132,7 +135,9 @@ def _judge(index: int, verdict: Verdict, calls: Mapping[int, ToolCall]) -> ToolC
     matching = [call for call in calls.values() if verdict.call_id in (call.pk, call.tool_call_id)]
     matching.sort(key=lambda call: (call.cycle, call.index))
     if not matching:
-        raise CannotDecide(index, "callId", "no_such_call", f"This turn has no call {verdict.call_id!r}.")
+        raise CannotDecide(
+            index, "callId", "no_such_call", _("This turn has no call %(call)s.") % {"call": repr(verdict.call_id)}
+        )
     call = next((call for call in matching if call.state in (CallState.PENDING, CallState.UNKNOWN)), matching[-1])
     is_meant = verdict.opening in (None, call.opening)
     if call.state not in (CallState.PENDING, CallState.UNKNOWN) or not is_meant:
@@ -140,7 +145,12 @@ def _judge(index: int, verdict: Verdict, calls: Mapping[int, ToolCall]) -> ToolC
     allowed = kinds_for(call)
     if verdict.kind not in allowed:
         words = ", ".join(sorted(allowed))
-        raise CannotDecide(index, "decision", "not_for_this_call", f"A call that is {call.state} takes: {words}.")
+        raise CannotDecide(
+            index,
+            "decision",
+            "not_for_this_call",
+            _("A call that is %(state)s takes: %(decisions)s.") % {"state": call.state, "decisions": words},
+        )
     if verdict.arguments is not None and (reason := _arguments_fault(call, verdict.arguments)):
         raise CannotDecide(index, "arguments", "invalid_arguments", reason)
     return call

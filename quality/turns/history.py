@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 MAX_FAULTS = 10
@@ -13,7 +14,7 @@ MAX_FAULTS = 10
 def check_history(messages: Sequence[Mapping[str, Any]]) -> None:
     """Raises ValidationError for messages that are not in OpenAI form."""
     faults = [
-        ValidationError(f"Message {number}: {reason}", "invalid_message")
+        ValidationError(_("Message %(number)s: %(why)s") % {"number": number, "why": reason}, "invalid_message")
         for number, message in enumerate(messages, start=1)
         for reason in _faults(message)
     ]

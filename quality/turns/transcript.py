@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db.models import F, QuerySet
 from django.db.models.functions import Left
+from django.utils.translation import gettext as _
 
 from engine.records import OPEN
 from quality.models import ENDED, CallDecision, Channel, DecisionKind, ModelReply, Review, ToolCall, Turn, TurnEvent
@@ -42,7 +43,8 @@ class Decided:
     @property
     def word(self) -> str:
         """As it is said: `Approved with edited arguments`."""
-        return f"{self.kind.label} with edited arguments" if self.is_edited else str(self.kind.label)
+        word = str(self.kind.label)
+        return _("%(decision)s with edited arguments") % {"decision": word} if self.is_edited else word
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,9 +161,13 @@ def senders(runs: Iterable[Run]) -> dict[int, str]:
     told = {}
     for run in runs:
         names = [str(run.created_by)] if run.created_by else []
-        names += [f"token {tokens.get(run.token_id, 'that is gone')}"] if run.token_id else []
+        names += [_token_words(tokens.get(run.token_id))] if run.token_id else []
         told[run.turn_id] = ": ".join(filter(None, (str(Channel(run.channel).label), ", ".join(names))))
     return told
+
+
+def _token_words(name: str | None) -> str:
+    return _("token that is gone") if name is None else _("token %(name)s") % {"name": name}
 
 
 def _token_names(ids: Iterable[int | None]) -> dict[int, str]:
