@@ -159,8 +159,10 @@ def _make_secret(hook: Webhook, actor: User, token: ApiToken | None) -> str:
 
 
 def _check(hook: Webhook) -> None:
-    hook.full_clean(exclude=["events", "secret", "created_by"])
+    hook.full_clean(exclude=["events", "secret", "created_by"], validate_constraints=False, validate_unique=False)
     faults = {}
+    if Webhook.objects.filter(name=hook.name).exclude(pk=hook.pk).exists():
+        faults["name"] = ValidationError("There is a webhook of this name already.", "taken")
     if any(ord(character) < 32 for character in hook.name):
         faults["name"] = ValidationError("A name is one line.", "control_character")
     if len(hook.url) > MAX_URL_CHARS:

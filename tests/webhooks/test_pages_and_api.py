@@ -89,7 +89,9 @@ class TestApi:
         (listed,) = api(Scope.READ).get("/api/webhooks").json()["webhooks"]
         assert listed["url"] == f"http://127.0.0.1:{server.port}/…"  # the path may be a secret
         assert admin.post(f"/api/webhooks/{hook['id']}/test").json() == {"arrived": True, "status": 200, "error": ""}
-        refused = admin.post("/api/webhooks", sent | {"events": ["label.lost"]})
+        refused = admin.post("/api/webhooks", sent)
+        assert (refused.status_code, refused.json()["errors"][0]["path"]) == (400, "name")  # it is taken
+        refused = admin.post("/api/webhooks", sent | {"name": "Other", "events": ["label.lost"]})
         assert (refused.status_code, refused.json()["errors"][0]["path"]) == (400, "events")
         assert api(Scope.READ).post("/api/webhooks", sent).status_code == 403
         assert admin.delete(f"/api/webhooks/{hook['id']}").status_code == 204
