@@ -220,6 +220,11 @@ GATEWAY_MAX_BYTES = read("GATEWAY_MAX_BYTES", "int", default=16 * 1024 * 1024)  
 if GATEWAY_RATE_PER_MINUTE < 1 or GATEWAY_MAX_BYTES < 1024:
     raise ImproperlyConfigured("GATEWAY_RATE_PER_MINUTE: 1 or more; GATEWAY_MAX_BYTES: 1024 or more (bytes).")
 
+# --- review queues ---------------------------------------------------------------------------------------------------
+REVIEW_CLAIM_MINUTES = read("REVIEW_CLAIM_MINUTES", "int", default=15)  # that a reviewer keeps an item he does not touch
+if not 1 <= REVIEW_CLAIM_MINUTES <= 1440:
+    raise ImproperlyConfigured("REVIEW_CLAIM_MINUTES: 1 to 1440 (minutes).")
+
 # --- spans over OTLP -------------------------------------------------------------------------------------------------
 OTLP_RATE_PER_MINUTE = read("OTLP_RATE_PER_MINUTE", "int", default=1200)  # requests of a token
 OTLP_MAX_BYTES = read("OTLP_MAX_BYTES", "int", default=20 * 1024 * 1024)  # of one request, as sent and unpacked

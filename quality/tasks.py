@@ -110,6 +110,14 @@ def run_replay(tenant_id: int, replay_id: int) -> None:
     run.run_replay(replay_id, tenant_id=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
+def run_bulk_action(tenant_id: int, action_id: int) -> None:
+    """Do, or undo, what is left of a bulk action."""
+    from quality.review.bulk import run
+
+    run.run(action_id, tenant=tenant_id)
+
+
 @shared_task(acks_late=True, ignore_result=True, time_limit=300)
 def make_hints(tenant_id: int) -> None:
     """Hints of a tenant's turns that wait; what is left after a minute goes into another message."""
@@ -117,6 +125,23 @@ def make_hints(tenant_id: int) -> None:
 
     if hinting.make(tenant_id):
         publish(make_hints, tenant_id)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=300)
+def fill_queue(tenant_id: int, queue_id: int) -> None:
+    """A slice of what was ordered into a review queue; more follow until it is done."""
+    from quality.review.queues import adding
+
+    if adding.run(queue_id, tenant=tenant_id):
+        publish(fill_queue, tenant_id, queue_id)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=120)
+def refresh_queue(tenant_id: int, queue_id: int) -> None:
+    """The order of a queue "most useful next", if labels came in since."""
+    from quality.review.queues import refreshing
+
+    refreshing.run(queue_id, tenant=tenant_id)
 
 
 @shared_task(ignore_result=True, time_limit=60)
@@ -144,6 +169,8 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
     from quality.replay import run as replays
     from quality.replay import schedules as replay_schedules
     from quality.review import hinting
+    from quality.review.bulk import run as bulk
+    from quality.review.queues import adding, making, refreshing
     from quality.turns import events, leases, schedules
     from quality.webhooks import outbox
 
@@ -153,6 +180,8 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
         ("traces to be read", lambda: _publish_again(read_spans, otlp_store.unread())),
         ("exports", lambda: _publish_again(run_export, export_jobs.lost())),
         ("runs of the coach", lambda: _publish_again(run_coach, coach.overdue())),
+        ("bulk actions", lambda: _publish_again(run_bulk_action, bulk.lost())),
+        ("previews of bulk actions", bulk.forget_previews),
         ("replays", lambda: _publish_again(run_replay, replays.lost())),
         ("turns", lambda: _publish_turns(leases.overdue(settings.TURN_SWEEP_S))),
         ("schedules of turns", schedules.fire_due),
@@ -161,6 +190,9 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
         ("webhooks", outbox.deliver_due),
         ("hints of older rules", hinting.sweep_outdated),
         ("hints", lambda: _publish_hints(hinting.waiting())),
+        ("calls for queues", lambda: _publish_queues(fill_queue, adding.unfinished())),
+        ("order of queues", lambda: _publish_queues(refresh_queue, refreshing.overdue())),
+        ("deleted queues", making.purge),
         ("old events", events.delete_old),
         ("old spans", otlp_store.delete_old),
         ("old messages of webhooks", outbox.sweep_old),
@@ -178,6 +210,11 @@ def _publish_again(task: Task, rows: QuerySet[Any]) -> None:
 def _publish_turns(turns: Iterable[tuple[int, int]]) -> None:
     for tenant_id, turn_id in turns:
         publish(run_turn, tenant_id, turn_id)
+
+
+def _publish_queues(task: Task, queues: Iterable[tuple[int, int]]) -> None:
+    for tenant_id, queue_id in queues:
+        publish(task, tenant_id, queue_id)
 
 
 def _publish_hints(tenants: Iterable[int]) -> None:

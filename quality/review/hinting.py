@@ -25,6 +25,7 @@ from quality.review.conversation import read_conversation
 from quality.review.figures import Known
 from quality.review.hints import Remark, SeenCall, SeenTurn, Usual
 from quality.review.jsonview import string_start
+from quality.review.queues import filling
 from tenants.models import Tenant
 from tenants.scope import current_tenant_id, tenant_scope
 
@@ -137,6 +138,7 @@ def _make_batch() -> int:
     if ids:
         _write(ids, _read(ids))
         Turn.objects.filter(pk__in=ids).update(hints_version=hints.VERSION)
+        filling.fill(ids)
         with connection.cursor() as cursor:
             cursor.execute(_FORGET_LATER, {"tenant": current_tenant_id(), "ids": ids})
     return len(ids)

@@ -21,8 +21,10 @@ from quality.improve.faults import faults_of
 from quality.improve.guidelines import newest_number
 from quality.ingest.jsontext import storable
 from quality.models import ACTIONABLE, Feedback, FeedbackEvent, Label, Review
+from quality.review import blind
 from quality.review.corrections import Subject, checked
 from quality.review.items import Item
+from quality.review.queues import labelled
 from tenants import audit
 from tenants.models import ApiToken, User
 
@@ -119,8 +121,10 @@ def record_label(
         return Outcome(event=repeated, created=False)
     mine = Feedback.objects.filter(**item.key, reviewer=reviewer).first()
     if mine and _said(mine) == sent:
-        return Outcome(event=FeedbackEvent.objects.get(**item.key, version=mine.version), created=False)
-    if seen_version is not None and seen_version != review.version:
+        event = FeedbackEvent.objects.get(**item.key, version=mine.version)
+        labelled.after(event, item, timezone.now())  # a queue may ask for what was said before it
+        return Outcome(event=event, created=False)
+    if seen_version is not None and _is_stale(item, reviewer, review, seen_version):
         raise StaleLabel(item=item, version=review.version, sent=sent)
     event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.LABEL, **asdict(sent), nonce=nonce)
     event.guideline_version = newest_number()
@@ -201,6 +205,16 @@ def _refuse_nonce() -> NoReturn:
     _refuse("nonce", "nonce_reused", "This form was used for another item already. Reload the page.")
 
 
+def _is_stale(item: Item, reviewer: User, review: Review, seen_version: int) -> bool:
+    """Has the item changed since? Where others' answers are hidden, what they said is no change."""
+    if seen_version == review.version:
+        return False
+    if not blind.hides(reviewer, item):
+        return True
+    mine = FeedbackEvent.objects.filter(**item.key, reviewer=reviewer).order_by("-version")
+    return (mine.values_list("version", flat=True).first() or 0) > seen_version
+
+
 def _said(row: Feedback | FeedbackEvent | None) -> Verdict | None:
     """What the reviewer says by this label, or said after this event; None: nothing."""
     if row is None or row.label is None:
@@ -235,6 +249,7 @@ def _written(
     elif mine:
         mine.delete()
     _bring_up(review, event, item)
+    labelled.after(event, item, timezone.now())
     audit.record(
         "feedback.labelled" if event.action == Action.LABEL else "feedback.undone",
         object_type="turn" if item.call_id is None else "tool_call",

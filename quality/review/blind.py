@@ -1,0 +1,69 @@
+"""Who must not see what others say of an item: reviewers of a blind queue, until all answers are in.
+
+An item is hidden from a member who may label in a blind queue that still waits for labels of it; his own label he sees.
+Who may not label there sees all: a lead is an admin whom the queue does not name. All functions need an open tenant
+scope, and cost one query.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from quality.review.items import Item
+from quality.review.queues.people import LABELLING_ROLES
+from quality.review.queues.sql import rows
+from tenants.models import User
+
+if TYPE_CHECKING:
+    from quality.review.evidence import ItemEvidence
+
+_HIDDEN: Final = """
+SELECT DISTINCT e.turn_id, e.cycle, e.call_id
+FROM review_queue_entries e JOIN review_queues q ON q.tenant_id = e.tenant_id AND q.id = e.queue_id
+WHERE e.tenant_id = %(tenant)s AND e.is_blind AND e.state = 'open'
+    AND (e.call_id = ANY(%(calls)s) OR e.call_id IS NULL AND e.turn_id = ANY(%(turns)s))
+    AND q.state <> 'closed' AND q.deleted_at IS NULL
+    AND EXISTS (SELECT FROM memberships m
+        WHERE m.tenant_id = e.tenant_id AND m.user_id = %(user)s AND m.role = ANY(%(roles)s))
+    AND (q.for_everyone OR EXISTS (SELECT FROM review_queue_reviewers r
+        WHERE r.tenant_id = q.tenant_id AND r.queue_id = q.id AND r.reviewer_id = %(user)s))
+"""
+
+
+def hidden_from(user: User, items: Iterable[Item]) -> set[Item]:
+    """Those of the items whose labels by others this user must not see."""
+    items = list(items)
+    hidden = _hidden(user, [one.call_id for one in items if one.call_id], [one.turn_id for one in items])
+    calls = {call for _, _, call in hidden if call is not None}
+    turns = {(turn, cycle) for turn, cycle, call in hidden if call is None}
+    return {one for one in items if (one.call_id in calls if one.call_id else (one.turn_id, one.cycle) in turns)}
+
+
+def hidden_calls(user: User, call_ids: Iterable[int]) -> set[int]:
+    """The same for calls, by id."""
+    return {call for _, _, call in _hidden(user, list(call_ids), []) if call is not None}
+
+
+def hides(user: User, item: Item) -> bool:
+    """Must this user not see what others say of the item?"""
+    return bool(hidden_from(user, [item]))
+
+
+def _hidden(user: User, calls: list[int], turns: list[int]) -> list[tuple[int, int, int | None]]:
+    if not calls and not turns:
+        return []
+    roles = [role.value for role in LABELLING_ROLES]
+    asked = {"calls": calls, "turns": turns, "user": user.pk, "roles": roles}
+    return [(turn, cycle, call) for turn, cycle, call in rows(_HIDDEN, asked)]
+
+
+def veiled(found: "ItemEvidence", user: User) -> "ItemEvidence":
+    """The evidence without what this user must not see: others' labels, and what happened with them."""
+    if not hides(user, found.item):
+        return found
+    return replace(
+        found,
+        is_veiled=True,
+        labels=[label for label in found.labels if label.reviewer_id == user.pk],
+        events=[event for event in found.events if event.reviewer_id == user.pk],
+    )

@@ -1,0 +1,25 @@
+"""Queries of queues in SQL: what spans many rows is one statement."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connection
+
+from tenants.scope import current_tenant_id
+
+# An assignment that keeps a place for its reviewer; what was handed to somebody does not expire.
+HOLDS = "(a.state = 'handed' OR a.state = 'claimed' AND (a.expires_at > %(now)s OR a.handed_by_id IS NOT NULL))"
+
+
+def rows(statement: str, params: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    """The rows of a statement, with the tenant as `%(tenant)s`."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"tenant": current_tenant_id(), **(params or {})})
+        return cursor.fetchall() if cursor.description else []
+
+
+def changed(statement: str, params: Mapping[str, Any] | None = None) -> int:
+    """How many rows a statement wrote."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"tenant": current_tenant_id(), **(params or {})})
+        return int(cursor.rowcount)
