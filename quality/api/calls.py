@@ -11,10 +11,11 @@ from quality.api import shapes
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body, read_query, spelled
 from quality.filters import CallListForm
 from quality.models import Label, ToolCall
+from quality.review import blind
 from quality.review.hints import BY_NAME
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
 from quality.review.labelling import Outcome, current_labels, history, record_label, undo, version_of
-from tenants.models import Scope
+from tenants.models import Scope, User
 
 
 def text(name: str, description: str = "", **options: Any) -> OpenApiParameter:
@@ -62,6 +63,7 @@ class CallsView(TenantView):
         """Tool calls, newest first."""
         form = read_query(CallListForm, request)
         page = calls.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
+        page = blind.veiled_page(page, request.user, form.wanted.labels)
         body: dict[str, Any] = {
             "items": shapes.CallSerializer(page.rows, many=True).data,
             "nextCursor": page.next,
@@ -84,18 +86,22 @@ class CallView(TenantView):
         if call is None:
             raise NoSuchItem
         item = item_of_call(pk)
-        standing = {"version": version_of(item), "labels": current_labels(item), "history": history(item)}
+        standing = {
+            "version": version_of(item),
+            "labels": blind.veiled_labels(request.user, item, current_labels(item)),
+            "history": blind.veiled_labels(request.user, item, history(item)),
+        }
         hints = shapes.HintSerializer(calls.hints_of_calls([pk]).get(pk, []), many=True).data
         told = {"hints": hints, **shapes.StandingSerializer(standing).data}
         return Response({**shapes.CallEvidenceSerializer(call).data, **told})
 
 
-def answer(item: Item, outcome: Outcome) -> Response:
+def answer(item: Item, outcome: Outcome, user: User) -> Response:
     """How an item stands after a write."""
     standing = {
         "item": item,
         "version": version_of(item),
-        "labels": current_labels(item),
+        "labels": blind.veiled_labels(user, item, current_labels(item)),
         "event": outcome.event,
     }
     return Response(shapes.ItemSerializer(standing).data)
@@ -111,12 +117,12 @@ def label(item: Item, request: TokenRequest, wanted: dict[str, Any]) -> Response
         seen_version=wanted.get("version"),
         token=request.auth,
     )
-    return answer(item, outcome)
+    return answer(item, outcome, request.user)
 
 
 def take_back(item: Item, request: TokenRequest, wanted: dict[str, Any]) -> Response:
     outcome = undo(item=item, reviewer=request.user, seen_version=wanted.get("version"), token=request.auth)
-    return answer(item, outcome)
+    return answer(item, outcome, request.user)
 
 
 class CallFeedbackView(TenantView):

@@ -5,10 +5,12 @@ Who may not label there sees all: a lead is an admin whom the queue does not nam
 scope, and cost one query.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from quality.calls import UNLABELLED, CallPage
+from quality.models import Feedback, FeedbackEvent
 from quality.review.items import Item
 from quality.review.queues.people import LABELLING_ROLES
 from quality.review.queues.sql import rows
@@ -67,3 +69,24 @@ def veiled(found: "ItemEvidence", user: User) -> "ItemEvidence":
         labels=[label for label in found.labels if label.reviewer_id == user.pk],
         events=[event for event in found.events if event.reviewer_id == user.pk],
     )
+
+
+def veiled_page(page: CallPage, user: User, labels: Collection[str] = ()) -> CallPage:
+    """A page of calls as this user may see it: of those whose labels are hidden he sees his own alone. In a list that
+    is narrowed to `labels` they are left out where his own is none of them, for their place would tell."""
+    hidden = hidden_calls(user, [row.id for row in page.rows])
+    if not hidden:
+        return page
+    said = Feedback.objects.filter(reviewer=user, call__in=list(hidden)).values_list("call_id", "label")
+    mine = {call_id: label for call_id, label in said if call_id is not None}
+    rows = [
+        replace(row, label=mine.get(row.id), num_labels=int(row.id in mine)) if row.id in hidden else row
+        for row in page.rows
+        if row.id not in hidden or not labels or mine.get(row.id, UNLABELLED) in labels
+    ]
+    return replace(page, rows=rows)
+
+
+def veiled_labels[L: (Feedback, FeedbackEvent)](user: User, item: Item, labels: Sequence[L]) -> list[L]:
+    """Of the labels of an item, or of its history, what this user may see."""
+    return [label for label in labels if label.reviewer_id == user.pk] if hides(user, item) else list(labels)

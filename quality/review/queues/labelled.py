@@ -47,12 +47,13 @@ def after(event: FeedbackEvent, item: Item, now: dt.datetime) -> None:
     if not found:
         return
     mine = Feedback.objects.filter(**item.key, reviewer=event.reviewer_id).values_list("label", flat=True).first()
-    asked = {"ids": [pk for pk, _, _ in found], "reviewer": event.reviewer_id, "now": now}
+    ids: list[int] = [pk for pk, _, _ in found]
+    asked = {"ids": ids, "reviewer": event.reviewer_id, "now": now}
     if mine is None:
         changed(_TAKEN_BACK, asked | {"until": now + lifetime()})
     else:
         changed(_LABELLED, asked | {"label": mine})
-    adjudication.follow(counting.recount(asked["ids"], now), item)
+    adjudication.follow(counting.recount(ids, now), item)
     for _, queue_id, ordering in found:
         if ordering == ReviewQueue.Order.USEFUL:
             refreshing.wake(queue_id)

@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from django.utils import timezone
 
@@ -118,27 +118,26 @@ def by_reviewer(queue: ReviewQueue) -> list[Share]:
     counted = {row[0]: row[1:] for row in rows(_SHARES, asked)}
     reviewers = {user.pk: user for user in reviewers_of(queue)}
     people = {**{user.pk: user for user in User.objects.filter(pk__in=list(counted))}, **reviewers}
-    shares = []
-    nothing = (0,) * 7 + (None,) * 2
-    for pk, user in people.items():
-        done, pending, skipped, sent_back, today, recent, hours, median_s, last_at = counted.get(
-            pk, (0,) * 7 + (None,) * 2
-        )
-        shares.append(
-            Share(
-                reviewer=user,
-                is_reviewer=pk in reviewers,
-                done=done,
-                pending=pending,
-                skipped=skipped,
-                sent_back=sent_back,
-                today=today,
-                per_hour=recent / hours if hours else None,
-                median_s=median_s,
-                last_at=last_at,
-            )
-        )
+    shares = [_share(user, counted.get(pk), is_reviewer=pk in reviewers) for pk, user in people.items()]
     return sorted(shares, key=lambda one: (-one.done, str(one.reviewer)))
+
+
+def _share(user: User, row: tuple[Any, ...] | None, *, is_reviewer: bool) -> Share:
+    if row is None:
+        return Share(reviewer=user, is_reviewer=is_reviewer)
+    done, pending, skipped, sent_back, today, recent, hours, median_s, last_at = row
+    return Share(
+        reviewer=user,
+        is_reviewer=is_reviewer,
+        done=done,
+        pending=pending,
+        skipped=skipped,
+        sent_back=sent_back,
+        today=today,
+        per_hour=recent / hours if hours else None,
+        median_s=median_s,
+        last_at=last_at,
+    )
 
 
 def of_reviewer(queue: ReviewQueue, user: User) -> Share:

@@ -228,7 +228,7 @@ def test_two_labels_are_two_reviewers_and_say_whether_they_agree(
             record_label(item=item_of_call(call.pk), reviewer=ada, label="good_reply", note="again")
             assert entry_of(queue, call).num_labels == 1
             label(bob, entry_of(queue, call), word)
-        found = [(one.state, one.num_labels, one.agreed) for one in map(lambda c: entry_of(queue, c), calls[:2])]
+        found = [(one.state, one.num_labels, one.agreed) for one in (entry_of(queue, call) for call in calls[:2])]
         assert found == [("done", 2, True), ("done", 2, False)]
         label(lead, entry_of(queue, calls[0]), "other")  # a third opinion is no answer of this queue
         assert (entry_of(queue, calls[0]).num_labels, entry_of(queue, calls[0]).agreed) == (2, True)
