@@ -81,6 +81,14 @@ def run_coach(tenant_id: int, run_id: int) -> None:
     runs.run(run_id, tenant=tenant_id)
 
 
+@shared_task(acks_late=True, ignore_result=True, time_limit=600)
+def run_suggestions(tenant_id: int, run_id: int) -> None:
+    """A slice of a run: more follow until it is done."""
+    from quality.review.suggesting import runs
+
+    runs.run(run_id, tenant=tenant_id)
+
+
 @shared_task(acks_late=True, ignore_result=True, time_limit=3000)  # below the visibility timeout
 def run_export(tenant_id: int, export_id: int) -> None:
     from quality import export_jobs
@@ -171,6 +179,7 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
     from quality.review import hinting
     from quality.review.bulk import run as bulk
     from quality.review.queues import adding, making, refreshing
+    from quality.review.suggesting import runs as suggestions
     from quality.turns import events, leases, schedules
     from quality.webhooks import outbox
 
@@ -180,6 +189,7 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
         ("traces to be read", lambda: _publish_again(read_spans, otlp_store.unread())),
         ("exports", lambda: _publish_again(run_export, export_jobs.lost())),
         ("runs of the coach", lambda: _publish_again(run_coach, coach.overdue())),
+        ("suggestions", lambda: _publish_again(run_suggestions, suggestions.overdue())),
         ("bulk actions", lambda: _publish_again(run_bulk_action, bulk.lost())),
         ("previews of bulk actions", bulk.forget_previews),
         ("replays", lambda: _publish_again(run_replay, replays.lost())),

@@ -25,6 +25,7 @@ from quality.review import blind
 from quality.review.corrections import Subject, checked
 from quality.review.items import Item
 from quality.review.queues import labelled
+from quality.review.suggesting import deciding
 from tenants import audit
 from tenants.models import ApiToken, User
 
@@ -250,6 +251,7 @@ def _written(
         mine.delete()
     _bring_up(review, event, item)
     labelled.after(event, item, timezone.now())
+    deciding.after(event, item)
     audit.record(
         "feedback.labelled" if event.action == Action.LABEL else "feedback.undone",
         object_type="turn" if item.call_id is None else "tool_call",

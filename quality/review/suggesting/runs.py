@@ -1,0 +1,377 @@
+"""A run in which a model judges items in advance: started within a budget, carried out in slices, ended.
+
+The row is the truth, a Celery message only hints at it. A claim raises `fence`; each write of a worker goes through it,
+so one that was taken for lost writes nothing more. All functions but `run` need an open tenant scope.
+"""
+
+import asyncio
+import datetime as dt
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+from django.db.models import Count, F, Q
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from engine.net import Guard, Refused
+from engine.providers.openai import OpenAIModel
+from engine.providers.protocol import ModelError, Request, Usage
+from quality import tasks
+from quality.filters import CallFilterForm
+from quality.models import ReviewQueue, Suggestion, SuggestionRun
+from quality.review.items import Item, NoSuchItem
+from quality.review.suggesting import asking, candidates, reading
+from quality.review.suggesting.asking import InvalidAnswer, Opinion, Question
+from tenants import audit, endpoints, outbound
+from tenants.endpoints import ChosenModel
+from tenants.envelope import SecretInvalid
+from tenants.models import ApiToken, ModelEndpoint, Tenant, User
+from tenants.scope import tenant_scope
+
+logger = logging.getLogger(__name__)
+
+State = SuggestionRun.State
+LIVE: Final = (State.QUEUED, State.RUNNING)
+MAX_ITEMS: Final = 5_000
+MAX_LIVE: Final = 3  # of a tenant at once
+AT_ONCE: Final = 4  # questions under way
+ASK_S: Final = 120.0  # for one answer and the one retry
+SLICE_S: Final = 120.0
+LEASE: Final = dt.timedelta(seconds=2 * ASK_S + 60)
+MAX_FAILURES: Final = 5  # in a row: the server is away, or the model cannot do this
+
+
+class NotOurs(Exception):
+    """The run is no longer ours to write of: cancelled, or another worker has it."""
+
+
+class Unavailable(Exception):
+    """The model cannot be asked; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one question: an opinion or a fault, and what it took."""
+
+    item: Item
+    opinion: Opinion | None
+    fault: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """All that is needed to ask, good outside of any scope."""
+
+    chosen: ChosenModel
+    guard: Guard
+    key: str | None
+
+
+def models_to_ask() -> list[ModelEndpoint]:
+    """Enabled endpoints with a model behind them; the stand-in's rules judge nothing."""
+    return list(ModelEndpoint.objects.filter(is_enabled=True, is_stand_in=False).order_by("label"))
+
+
+def every(limit: int = 50) -> list[SuggestionRun]:
+    """The newest runs, with queue and author, and `accepted`, `overruled`, `undecided` counted."""
+    rows = SuggestionRun.objects.select_related("queue", "created_by").order_by("-created_at", "-pk")
+    counted = {
+        name: Count("suggestions", filter=Q(suggestions__state=state))
+        for name, state in (
+            ("accepted", Suggestion.State.ACCEPTED),
+            ("overruled", Suggestion.State.OVERRULED),
+            ("undecided", Suggestion.State.OPEN),
+        )
+    }
+    return list(rows.annotate(**counted)[:limit])
+
+
+@transaction.atomic
+def start(
+    *,
+    endpoint_label: str,
+    queue_id: int | None = None,
+    query: str = "",
+    max_items: int,
+    max_tokens: int | None = None,
+    by: User,
+    token: ApiToken | None = None,
+) -> SuggestionRun:
+    """Have a model judge items of a queue or of a filter of Calls in advance. Raises ValidationError by field."""
+    faults = {}
+    if endpoint_label not in [endpoint.label for endpoint in models_to_ask()]:
+        text = _("There is no enabled model %(label)s to ask. Add one under Models.") % {"label": repr(endpoint_label)}
+        faults["endpoint_label"] = ValidationError(text, "no_such_model")
+    if fault := _place_fault(queue_id, query):
+        faults["queue" if queue_id is not None else "query"] = fault
+    if not 1 <= max_items <= MAX_ITEMS:
+        text = _("Choose 1 to %(limit)d items.") % {"limit": MAX_ITEMS}
+        faults["max_items"] = ValidationError(text, "out_of_range")
+    if max_tokens is not None and not 1_000 <= max_tokens < 2**53:
+        faults["max_tokens"] = ValidationError(_("Choose at least 1,000 tokens, or leave it empty."), "out_of_range")
+    if SuggestionRun.objects.filter(state__in=LIVE).count() >= MAX_LIVE:
+        text = _("%(limit)d runs are going already. Wait for one, or cancel it.") % {"limit": MAX_LIVE}
+        faults["endpoint_label"] = ValidationError(text, "too_many")
+    if faults:
+        raise ValidationError(faults)
+    run = SuggestionRun.objects.create(
+        endpoint_label=endpoint_label,
+        queue_id=queue_id,
+        query=query if queue_id is None else "",
+        max_items=max_items,
+        max_tokens=max_tokens,
+        leased_until=timezone.now() + dt.timedelta(minutes=1),  # to be claimed until then
+        created_by=by,
+    )
+    _record("suggestions.asked", run, by, token, items=max_items, tokens=max_tokens)
+    _publish_on_commit(run)
+    return run
+
+
+def _place_fault(queue_id: int | None, query: str) -> ValidationError | None:
+    if queue_id is None:
+        faults = CallFilterForm(QueryDict(query)).faults()
+        return ValidationError(faults[0]["message"], faults[0]["code"]) if faults else None
+    queue = ReviewQueue.objects.filter(pk=queue_id, deleted_at=None).first()
+    if queue is None:
+        return ValidationError(_("There is no such queue."), "no_such_queue")
+    if queue.is_blind:
+        return ValidationError(_("The queue is blind: nobody there may see a suggestion."), "blind_queue")
+    return None
+
+
+@transaction.atomic
+def cancel(run: SuggestionRun, *, by: User, token: ApiToken | None = None) -> bool:
+    """Stop a run; what it suggested stays. False if it had ended."""
+    stopped = SuggestionRun.objects.filter(pk=run.pk, state__in=LIVE).update(
+        state=State.CANCELLED, ended_at=timezone.now(), leased_until=None
+    )
+    if stopped:
+        _record("suggestions.cancelled", run, by, token)
+    return bool(stopped)
+
+
+@transaction.atomic
+def delete(run: SuggestionRun, *, by: User, token: ApiToken | None = None) -> None:
+    """Take a run back with all it suggested. Labels that people gave stay."""
+    _record("suggestions.deleted", run, by, token, items=run.num_items)
+    run.delete()
+
+
+def overdue() -> models.QuerySet[SuggestionRun]:
+    """Runs whose message or worker was lost, in every tenant the `janitor` may see."""
+    rows: models.QuerySet[SuggestionRun] = models.QuerySet(SuggestionRun).using("janitor")
+    return rows.filter(state__in=LIVE, leased_until__lt=timezone.now())
+
+
+# --- carrying it out -------------------------------------------------------------------------------------------------
+
+
+def run(run_id: int, *, tenant: Tenant | int) -> SuggestionRun | None:
+    """A slice of a run; more follow until it ends. None if it is another worker's or has ended. Opens scopes itself."""
+    with tenant_scope(tenant):
+        claimed = _claim(run_id)
+        if claimed is None:
+            return None
+        try:
+            seat = _seat(claimed)
+        except Unavailable as error:
+            _end(claimed, State.FAILED, failure=str(error))
+            return claimed
+    try:
+        _slice(claimed, seat, tenant)
+    except NotOurs:
+        logger.info("suggestion run %s: it was cancelled, or another worker has it", claimed.pk)
+    return claimed
+
+
+def _claim(run_id: int) -> SuggestionRun | None:
+    """Make it ours by a guarded update; None if it is not to be had."""
+    now = timezone.now()
+    free = Q(state=State.QUEUED) | Q(state=State.RUNNING, leased_until__lt=now)
+    taken = SuggestionRun.objects.filter(free, pk=run_id).update(
+        state=State.RUNNING, fence=F("fence") + 1, leased_until=now + LEASE
+    )
+    return SuggestionRun.objects.select_related("queue").get(pk=run_id) if taken else None
+
+
+def _seat(claimed: SuggestionRun) -> Seat:
+    endpoint = ModelEndpoint.objects.filter(label=claimed.endpoint_label, is_enabled=True).first()
+    if endpoint is None:
+        text = f"The model {claimed.endpoint_label} is gone or switched off. Start a run with another one."
+        raise Unavailable(text)
+    try:
+        key = endpoints.read_key(endpoint.pk, run=f"suggestions:{claimed.pk}")
+    except SecretInvalid as error:
+        text = f"The key of {claimed.endpoint_label} cannot be read. Set it again on its page."
+        raise Unavailable(text) from error
+    return Seat(endpoints.chosen(endpoint), outbound.guard(), key)
+
+
+def _slice(claimed: SuggestionRun, seat: Seat, tenant: Tenant | int) -> None:
+    deadline, failures = time.monotonic() + SLICE_S, 0
+    while True:
+        with tenant_scope(tenant):
+            found, questions, version = _questions(claimed)
+            if not questions:
+                _end(claimed, State.DONE, ended_why=_why(claimed))
+                return
+        told = asyncio.run(_asked(seat, questions))
+        with tenant_scope(tenant):
+            _keep(claimed, told, found.place, seat.chosen.name, version)
+            failures = 0 if any(one.opinion for one in told) else failures + len(told)
+            if failures >= MAX_FAILURES:
+                _end(claimed, State.FAILED, failure=told[-1].fault)
+                return
+            if time.monotonic() > deadline:
+                _give_back(claimed)
+                return
+
+
+def _questions(claimed: SuggestionRun) -> tuple[candidates.Next, list[tuple[Item, Question]], int | None]:
+    """What is asked next, within the budget; nothing: it has come to its end."""
+    room = min(AT_ONCE, claimed.max_items - claimed.num_items - claimed.num_failed)
+    text, version = reading.guidelines_for(claimed.queue)
+    if room <= 0 or _is_spent(claimed):
+        return candidates.Next(items=[], place=claimed.place), [], version
+    found = candidates.following(claimed, room)
+    asked = []
+    for item in found.items:
+        try:
+            asked.append((item, reading.question_of(item, text)))
+        except (NoSuchItem, models.ObjectDoesNotExist):  # it was deleted meanwhile
+            continue
+    return found, asked, version
+
+
+def _is_spent(claimed: SuggestionRun) -> bool:
+    spent = claimed.prompt_tokens + claimed.completion_tokens
+    return claimed.max_tokens is not None and spent >= claimed.max_tokens
+
+
+def _why(claimed: SuggestionRun) -> str:
+    if _is_spent(claimed):
+        return "tokens"
+    return "items" if claimed.num_items + claimed.num_failed >= claimed.max_items else "all"
+
+
+async def _asked(seat: Seat, questions: Sequence[tuple[Item, Question]]) -> list[Told]:
+    """What the model says to each question, all under way at once."""
+    try:
+        async with seat.guard.client(seat.chosen.base_url) as client:
+            model = seat.chosen.built(client, seat.key)
+            return list(await asyncio.gather(*(_one(model, item, question) for item, question in questions)))
+    except Refused as error:
+        fault = f"Nobody may call {seat.chosen.label}'s address: {error.message}."
+        return [Told(item, None, fault, Usage()) for item, _question in questions]
+
+
+async def _one(model: OpenAIModel, item: Item, question: Question) -> Told:
+    """One opinion; an answer that cannot be used is asked for once more."""
+    deadline, usage = time.monotonic() + ASK_S, Usage()
+    messages = asking.messages_for(question)
+    shaped = replace(model, parameters={**model.parameters, "response_format": asking.RESPONSE_FORMAT})
+    fault = ""
+    for _attempt in range(2):
+        try:
+            try:
+                text, used = await _said(shaped, messages, deadline)
+            except ModelError as error:
+                if error.status != HTTPStatus.BAD_REQUEST or shaped is model:
+                    raise
+                shaped = model  # the server does not know `response_format`
+                text, used = await _said(shaped, messages, deadline)
+        except ModelError as error:
+            return Told(item, None, f"The model did not answer: {error}", usage)
+        usage = Usage(usage.prompt_tokens + used.prompt_tokens, usage.completion_tokens + used.completion_tokens)
+        try:
+            return Told(item, asking.read_answer(text), "", usage)
+        except InvalidAnswer as invalid:
+            fault = f"The model answered with what cannot be used. {invalid}"
+            messages = asking.messages_again(messages, text, str(invalid))
+    return Told(item, None, fault, usage)
+
+
+async def _said(model: OpenAIModel, messages: Sequence[dict[str, str]], deadline: float) -> tuple[str, Usage]:
+    """What the model answers, without any key that a server echoed. Raises ModelError."""
+    answer = await model.answer(Request(messages, [], deadline))
+    return model.redactor.text(answer.reply.text), answer.usage
+
+
+# --- writing under the fence -----------------------------------------------------------------------------------------
+
+
+def _held(claimed: SuggestionRun) -> SuggestionRun:
+    """The row, locked; raises NotOurs."""
+    ours = SuggestionRun.objects.select_for_update(of=("self",)).filter(
+        pk=claimed.pk, fence=claimed.fence, state=State.RUNNING
+    )
+    found = ours.first()
+    if found is None:
+        raise NotOurs
+    return found
+
+
+def _keep(
+    claimed: SuggestionRun, told: Sequence[Told], place: dict[str, object], model: str, version: int | None
+) -> None:
+    held = _held(claimed)
+    made = [
+        Suggestion(
+            **one.item.columns,
+            run=held,
+            model=model,
+            label=one.opinion.label,
+            confidence=one.opinion.confidence,
+            reason=one.opinion.reason,
+            tool_name=one.item.tool_name,
+            guideline_version=version,
+        )
+        for one in told
+        if one.opinion
+    ]
+    Suggestion.objects.bulk_create(made, ignore_conflicts=True)  # another run may have been first
+    failed = [one.item.name for one in told if not one.opinion]
+    if failed and "failed" in place:
+        place = place | {"failed": [*held.place.get("failed", []), *failed]}
+    held.place, held.leased_until = place, timezone.now() + LEASE
+    held.num_items += len(made)
+    held.num_failed += len(failed)
+    held.prompt_tokens += sum(one.usage.prompt_tokens for one in told)
+    held.completion_tokens += sum(one.usage.completion_tokens for one in told)
+    held.save()
+    for field in ("place", "num_items", "num_failed", "prompt_tokens", "completion_tokens"):
+        setattr(claimed, field, getattr(held, field))
+
+
+def _give_back(claimed: SuggestionRun) -> None:
+    held = _held(claimed)
+    held.state, held.leased_until = State.QUEUED, timezone.now() + dt.timedelta(minutes=1)
+    held.save(update_fields=["state", "leased_until"])
+    _publish_on_commit(held)
+
+
+def _end(claimed: SuggestionRun, state: str, *, ended_why: str = "", failure: str = "") -> None:
+    held = _held(claimed)
+    held.state, held.ended_why, held.failure = state, ended_why, failure
+    held.ended_at, held.leased_until = timezone.now(), None
+    held.save(update_fields=["state", "ended_why", "failure", "ended_at", "leased_until"])
+    claimed.state, claimed.ended_why, claimed.failure = state, ended_why, failure
+
+
+def _publish_on_commit(run: SuggestionRun) -> None:
+    transaction.on_commit(partial(tasks.publish_aside, tasks.run_suggestions, run.tenant_id, run.pk))
+
+
+def _record(action: str, run: SuggestionRun, by: User, token: ApiToken | None, **more: object) -> None:
+    detail = {"model": run.endpoint_label, "queue": run.queue_id, "query": run.query, **more}
+    audit.record(action, object_type="suggestion_run", object_id=run.pk, actor=by, token=token, detail=detail)
