@@ -12,16 +12,22 @@ from itertools import islice, takewhile
 
 from cronsim import CronSim, CronSimError
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 # What the fields are, in their order: how cronsim calls them, what they are, what may stand in them.
 FIELDS = (
-    ("minute", "minute", "0–59"),
-    ("hour", "hour", "0–23"),
-    ("day-of-month", "day of the month", "1–31, if a month named has it, or L for the last day"),
-    ("month", "month", "1–12, or JAN–DEC"),
-    ("day-of-week", "weekday", "0–7 (0 and 7 are Sunday), or MON–SUN"),
+    ("minute", gettext_lazy("minute"), "0–59"),
+    ("hour", gettext_lazy("hour"), "0–23"),
+    (
+        "day-of-month",
+        gettext_lazy("day of the month"),
+        gettext_lazy("1–31, if a month named has it, or L for the last day"),
+    ),
+    ("month", gettext_lazy("month"), gettext_lazy("1–12, or JAN–DEC")),
+    ("day-of-week", gettext_lazy("weekday"), gettext_lazy("0–7 (0 and 7 are Sunday), or MON–SUN")),
 )
-ALL = "minute, hour, day of the month, month, weekday"
+ALL = gettext_lazy("minute, hour, day of the month, month, weekday")
 
 CATCH_UP = dt.timedelta(hours=1)
 MAX_MISSED = 1_000  # slots looked through after a long rest
@@ -84,14 +90,16 @@ def zone_of(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        text = f"There is no time zone {name!r}. Zones are named like Europe/Berlin or America/New_York; UTC is one."
+        text = _("There is no time zone %(zone)s. Zones are named like Europe/Berlin or America/New_York; UTC is one.")
+        text %= {"zone": repr(name)}
         raise ValidationError({"zone": ValidationError(text, "no_such_zone")}) from error
 
 
 def _read(cron: str, start: dt.datetime) -> CronSim:
     parts = cron.split()
     if len(parts) != len(FIELDS):
-        text = f"Five fields are needed ({ALL}), such as “30 8 * * MON-FRI”; this has {len(parts)}."
+        text = _("Five fields are needed (%(fields)s), such as “30 8 * * MON-FRI”; this has %(count)s.")
+        text %= {"fields": ALL, "count": len(parts)}
         raise ValidationError({"cron": ValidationError(text, "invalid_cron")})
     try:
         return CronSim(cron, start)
@@ -102,5 +110,9 @@ def _read(cron: str, start: dt.datetime) -> CronSim:
 def _reason(parts: list[str], told: str) -> str:
     for part, (known_as, name, values) in zip(parts, FIELDS, strict=True):
         if told.lower() == f"bad {known_as}":
-            return f"“{part}” cannot stand for the {name}: {values}; also *, lists (1,15), ranges (1-5), steps (*/10)."
-    return f"This is no cron expression: {told}."
+            text = _(
+                "“%(part)s” cannot stand for the %(field)s: %(values)s; also *, lists (1,15), ranges (1-5), "
+                "steps (*/10)."
+            )
+            return text % {"part": part, "field": name, "values": values}
+    return _("This is no cron expression: %(why)s.") % {"why": told}
