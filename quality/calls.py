@@ -305,6 +305,12 @@ def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = P
     )
 
 
+def rows_of(ids: Sequence[int]) -> list[CallRow]:
+    """The rows of some calls, newest first. Four queries."""
+    shown = ToolCall.objects.filter(pk__in=list(ids)).order_by("-started_at", "-id")
+    return _with_marks(list(shown.values(*_COLUMNS, args_preview=Left("args", PREVIEW_CHARS))))
+
+
 def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
     return next(
         (str(Cursor(position=Position(at=row["started_at"], id=row["id"]), backwards=backwards)) for row in edge),
@@ -316,15 +322,21 @@ def _with_marks(rows: list[dict[str, Any]]) -> list[CallRow]:
     """The rows with their labels, hints and tags."""
     ids = [row["id"] for row in rows]
     columns = ("call_id", "label", "num_labels", "archived_at")
-    reviews = {row["call_id"]: row for row in Review.objects.filter(call_id__in=ids).values(*columns)}
+    reviews: dict[Any, Any] = {row["call_id"]: row for row in Review.objects.filter(call_id__in=ids).values(*columns)}
     hints, tags = hints_of_calls(ids), tags_of_calls(ids)
     found = []
     for row in rows:
         review = reviews.get(row["id"], {"label": None, "num_labels": 0, "archived_at": None})
-        marks = {"hints": tuple(hints.get(row["id"], ())), "tags": tuple(tags.get(row["id"], ()))}
-        is_archived = review["archived_at"] is not None
-        label = {"label": review["label"], "num_labels": review["num_labels"]}
-        found.append(CallRow(**row, **marks, **label, is_archived=is_archived))
+        found.append(
+            CallRow(
+                **row,
+                label=review["label"],
+                num_labels=review["num_labels"],
+                hints=tuple(hints.get(row["id"], ())),
+                tags=tuple(tags.get(row["id"], ())),
+                is_archived=review["archived_at"] is not None,
+            )
+        )
     return found
 
 

@@ -2,7 +2,7 @@
 
 Parameters: `conversation`, `message`, `outbound_message`, `contact`, `tool` (may repeat), `error` (yes, no, none),
 `source`, `style`, `model`, `toolset`, `label` (may repeat; `none` = without label), `hint` (may repeat; `any` = of any
-rule), `tag` (may repeat), `archived` (yes: the archive alone, any: with it; else it is left out), `from`, `to` (date, or
+rule), `tag` (may repeat), `archived` (yes: nothing else, any: with it; else it is left out), `from`, `to` (date, or
 date and time), `arrived_to` (when the call came in here), `cursor`, `page_size`, `count` (true: count the matches),
 `limit` and `status` (of an export).
 """
