@@ -11,6 +11,7 @@ urlpatterns = [
     path("language/", language.choose, name="language"),
     path("t/<slug:slug>/", include("quality.pages.urls")),
     path("t/<slug:slug>/", include("quality.pages.settings_urls")),
+    path("t/<slug:slug>/", include("quality.pages.agreement_urls")),
 ]
 
 handler400 = "quality.api.problems.bad_request"

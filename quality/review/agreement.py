@@ -8,7 +8,8 @@
 | shares: precision, recall, agreement of a pair | counts | Wilson |
 
 Each is told for all labels, and for each label against the rest. Where all agree, resampling and large samples would
-both claim certainty; the lower end is then that of Wilson's interval of raw agreement, with chance as it was observed.
+both claim certainty, and of few items the formula for large ones claims too much: the interval is then Wilson's of raw
+agreement, taken beyond chance as it was observed.
 What cannot be told is None with a reason, never a number that means nothing. docs/agreement.md says how to read them.
 """
 
@@ -47,6 +48,7 @@ class Why(StrEnum):
     NO_ITEMS = "no_items"  # nothing that it could be of
     ONE_ANSWER = "one_answer"  # all answers are the same: nothing is left to agree on beyond chance
     ONE_ITEM = "one_item"  # a figure, but no interval
+    ONE_SIDED = "one_sided"  # one of two always says the same: kappa is 0 whatever the other says, so has no interval
 
 
 class How(StrEnum):
@@ -374,8 +376,11 @@ def kappa(table: Table) -> Measure:
         return Measure(value=None, n=n, why=Why.ONE_ANSWER)
     if n == 1:
         return Measure(value=value, n=1, why=Why.ONE_ITEM)
-    if shares[0] == 1:
-        return _measure(value, n, _corrected(wilson(n, n), float(shares[1])), How.WILSON)
+    if any(len({cell[side] for cell, count in table.items() if count}) == 1 for side in (0, 1)):
+        return Measure(value=value, n=n, why=Why.ONE_SIDED)
+    agreed, chance = shares
+    if agreed == 1 or n < FEW:
+        return _measure(value, n, _corrected(wilson(round(agreed * n), n), float(chance)), How.WILSON)
     spread = _Z * kappa_error(table)
     return _measure(value, n, Interval(max(-1.0, value - spread), min(1.0, value + spread)), How.ANALYTIC)
 

@@ -54,6 +54,14 @@ class Answer:
     at: dt.datetime
     tool_name: str
 
+    @property
+    def call_id(self) -> int | None:
+        return self.item[0] or None
+
+    @property
+    def turn_id(self) -> int:
+        return self.item[1]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
@@ -200,8 +208,8 @@ def figures(wanted: AnswerFilter) -> Figures:
 
 
 def hint_figures(sheet: Sheet) -> tuple[HintFigure, ...]:
-    """Any hint first, then each rule that remarked on a labelled item, those first that agree best with people. One
-    query. Items of which people say wrong as often as not are left out."""
+    """Any hint first, then each rule that remarked on a labelled item, those first that agree best with people; none
+    where no labelled item has a hint. One query. Items of which people say wrong as often as not are left out."""
     truth = _are_wrong(sheet)
     flagged: dict[str, set[Hashable]] = {"": set()}
     for rule, item in _hinted(truth):
@@ -211,7 +219,7 @@ def hint_figures(sheet: Sheet) -> tuple[HintFigure, ...]:
         HintFigure(rule=BY_NAME[name] if name else None, prediction=prediction)
         for name, prediction in measures.predictions(truth, flagged).items()
     ]
-    return tuple(sorted(found, key=_by_kappa)) if truth else ()
+    return tuple(sorted(found, key=_by_kappa)) if flagged[""] else ()
 
 
 def _by_kappa(figure: HintFigure) -> tuple[Any, ...]:

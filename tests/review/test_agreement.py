@@ -277,12 +277,15 @@ def answers(draw: random.Random, items: int, reviewers: int, sure: float = 0.75)
 
 @pytest.mark.slow
 def test_intervals_hold_what_they_are_of() -> None:
-    """95 % intervals of 150 samples of 100 items hold the value of a large sample in about 95 % of them."""
+    """95 % intervals of 150 samples of 100 items (and of 15) hold the value of a large sample in about 95 % of them."""
     draw = random.Random(7)
     large = agreement(sheet_of(answers(draw, 60_000, 2)))
     true_alpha, true_kappa = large.alpha.value or 0, large.pairs[0].kappa.value or 0
     held = Counter[str]()
     for _ in range(150):
+        few = Counter((said[0], said[1]) for said in sheet_of(answers(draw, 15, 2)).values())
+        of_few = measures.kappa(few)
+        held["few"] += of_few.low is None or of_few.low <= true_kappa <= (of_few.high or 0)
         sheet = sheet_of(answers(draw, 100, 2))
         cells = Counter((said[0], said[1]) for said in sheet.values())
         kappa = measures.kappa(cells)
@@ -290,6 +293,7 @@ def test_intervals_hold_what_they_are_of() -> None:
         held["kappa"] += (kappa.low or 0) <= true_kappa <= (kappa.high or 0)
         held["alpha"] += (alpha.low or 0) <= true_alpha <= (alpha.high or 0)
     assert 0.88 <= held["kappa"] / 150 <= 0.99
+    assert held["few"] / 150 >= 0.88
     assert 0.88 <= held["alpha"] / 150 <= 0.99
 
 
@@ -405,7 +409,17 @@ def test_what_foretells_is_told_by_precision_recall_and_kappa() -> None:
     guesses = [number in (0, 1, 2, 8) for number in range(10)]
     assert rule.kappa.value == pytest.approx(cohen_kappa_score(guesses, list(truth.values())))
     assert (found["never"].precision.value, found["never"].precision.why) == (None, Why.NO_ITEMS)
-    assert found["never"].kappa.value == 0
+    assert found["never"].kappa == Measure(value=0, n=10, why=Why.ONE_SIDED)
+
+
+def test_of_few_items_the_formula_for_many_is_not_trusted() -> None:
+    """3 of 4 agreed, half of them by chance: Wilson's interval of 3 of 4 is .301 to .954."""
+    found = measures.kappa(table("x y", (2, 0), (1, 1)))
+    assert found.how is How.WILSON
+    chance = 0.5
+    assert found.value == pytest.approx((0.75 - chance) / (1 - chance))
+    assert found.low == pytest.approx((0.3006 - chance) / (1 - chance), abs=0.001)
+    assert found.high == pytest.approx((0.9544 - chance) / (1 - chance), abs=0.001)
 
 
 def test_most_say_nothing_where_they_are_split() -> None:
