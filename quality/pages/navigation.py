@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from tenants.models import Membership, Role
 
@@ -13,7 +16,7 @@ class Place:
     """A page in the navigation: URL name, word, key, and the role it needs."""
 
     name: str
-    label: str
+    label: Promise
     key: str
     role: Role = Role.VIEWER
 
@@ -29,35 +32,39 @@ class Entry:
 
 GROUPS: list[list[Place]] = [
     [
-        Place("overview", "Overview", "g o"),
-        Place("review", "Review", "g r"),
-        Place("call-list", "Calls", "g c"),
-        Place("turn-list", "Turns", "g n"),
-        Place("pending", "Pending", "g p"),
-        Place("run", "Run", "g u", Role.OPERATOR),
+        Place("overview", _("Overview"), "g o"),
+        Place("review", pgettext_lazy("page", "Review"), "g r"),
+        Place("queue-list", _("Queues"), "g 1"),
+        Place("call-list", _("Calls"), "g c"),
+        Place("turn-list", _("Turns"), "g n"),
+        Place("pending", pgettext_lazy("page", "Pending"), "g p"),
+        Place("run", pgettext_lazy("page", "Run"), "g u", Role.OPERATOR),
     ],
     [
-        Place("proposal-list", "Proposals", "g x"),
-        Place("case-list", "Cases", "g a"),
-        Place("replay-list", "Replays", "g j"),
-        Place("coach", "Coach", "g w"),
-        Place("guidelines", "Guidelines", "g q"),
+        Place("proposal-list", _("Proposals"), "g x"),
+        Place("case-list", _("Cases"), "g a"),
+        Place("replay-list", _("Replays"), "g j"),
+        Place("coach", _("Coach"), "g w"),
+        Place("guidelines", _("Guidelines"), "g q"),
+        Place("suggestion-list", _("Suggested labels"), "g 5"),
+        Place("agreement", _("Agreement"), "g b"),
+        Place("reviewers", _("Reviewers"), "g z", Role.OPERATOR),
     ],
     [
-        Place("import-list", "Import", "g i"),
-        Place("export", "Export", "g e", Role.ADMIN),
+        Place("import-list", pgettext_lazy("page", "Import"), "g i"),
+        Place("export", pgettext_lazy("page", "Export"), "g e", Role.ADMIN),
     ],
     [
-        Place("tool-list", "Tools", "g f"),
-        Place("model-list", "Models", "g l"),
-        Place("style-list", "Styles", "g s"),
-        Place("schedule-list", "Schedules", "g h"),
-        Place("exchange", "Exchange", "g d"),
-        Place("secret-list", "Secrets", "g v", Role.ADMIN),
-        Place("member-list", "Members", "g m"),
-        Place("token-list", "API tokens", "g k", Role.ADMIN),
-        Place("webhook-list", "Webhooks", "g 3", Role.ADMIN),
-        Place("audit-list", "Audit log", "g y", Role.ADMIN),
+        Place("tool-list", _("Tools"), "g f"),
+        Place("model-list", _("Models"), "g l"),
+        Place("style-list", _("Styles"), "g s"),
+        Place("schedule-list", _("Schedules"), "g h"),
+        Place("exchange", _("Exchange"), "g d"),
+        Place("secret-list", _("Secrets"), "g v", Role.ADMIN),
+        Place("member-list", _("Members"), "g m"),
+        Place("token-list", _("API tokens"), "g k", Role.ADMIN),
+        Place("webhook-list", _("Webhooks"), "g 3", Role.ADMIN),
+        Place("audit-list", _("Audit log"), "g y", Role.ADMIN),
     ],
 ]
 
@@ -72,7 +79,7 @@ def entries(request: HttpRequest, membership: Membership) -> list[list[Entry]]:
             if membership.may(place.role):
                 url = reverse(place.name, args=[slug])
                 group.append(
-                    Entry(place.name, place.label, place.key, url, is_current=_covers(url, request.path, slug))
+                    Entry(place.name, str(place.label), place.key, url, is_current=_covers(url, request.path, slug))
                 )
         groups.append(group)
     return groups

@@ -121,12 +121,17 @@ def read_answer(text: str) -> Opinion:
     reason, confidence = said.get("reason"), said.get("confidence")
     if not isinstance(reason, str):
         raise InvalidAnswer("reason: it is no text.")
-    is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     return Opinion(
         label=label,
-        confidence=min(max(float(confidence), 0.0), 1.0) if is_number else None,
+        confidence=_share(confidence),
         reason=_storable(_cut(reason.strip(), MAX_REASON)),
     )
+
+
+def _share(said: Any) -> float | None:
+    if isinstance(said, bool) or not isinstance(said, int | float):
+        return None
+    return min(max(float(said), 0.0), 1.0)
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:

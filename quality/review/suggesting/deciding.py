@@ -9,16 +9,10 @@ from quality.review.items import Item
 State = Suggestion.State
 
 
-def suggestion_for(item: Item) -> Suggestion | None:
-    """What a model says of the item."""
-    found: Suggestion | None = Suggestion.objects.filter(**item.key).first()
-    return found
-
-
 def after(event: FeedbackEvent, item: Item) -> None:
     """Bring the suggestion of an item up to a label or an undo. Who could not see it neither took nor overruled it;
     the first who could decides, and again when he changes his mind."""
-    found = suggestion_for(item)
+    found = Suggestion.objects.filter(**item.key).first()
     if found is None or blind.hides(event.reviewer, item):
         return
     if found.decided_by_id not in (None, event.reviewer_id):

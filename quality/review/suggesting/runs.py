@@ -27,6 +27,7 @@ from engine.providers.protocol import ModelError, Request, Usage
 from quality import tasks
 from quality.filters import CallFilterForm
 from quality.models import ReviewQueue, Suggestion, SuggestionRun
+from quality.review import blind
 from quality.review.items import Item, NoSuchItem
 from quality.review.suggesting import asking, candidates, reading
 from quality.review.suggesting.asking import InvalidAnswer, Opinion, Question
@@ -82,8 +83,12 @@ def models_to_ask() -> list[ModelEndpoint]:
 
 
 def every(limit: int = 50) -> list[SuggestionRun]:
-    """The newest runs, with queue and author, and `accepted`, `overruled`, `undecided` counted."""
-    rows = SuggestionRun.objects.select_related("queue", "created_by").order_by("-created_at", "-pk")
+    """The newest runs, as `with_outcomes` gives them."""
+    return list(with_outcomes().order_by("-created_at", "-pk")[:limit])
+
+
+def with_outcomes() -> models.QuerySet[SuggestionRun]:
+    """Runs with queue and author, and `accepted`, `overruled`, `undecided` counted."""
     counted = {
         name: Count("suggestions", filter=Q(suggestions__state=state))
         for name, state in (
@@ -92,7 +97,35 @@ def every(limit: int = 50) -> list[SuggestionRun]:
             ("undecided", Suggestion.State.OPEN),
         )
     }
-    return list(rows.annotate(**counted)[:limit])
+    return SuggestionRun.objects.select_related("queue", "created_by").annotate(**counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Suggestions in the order in which they were made; `after` is where the next page begins, None at the end."""
+
+    rows: list[Suggestion]
+    after: int | None
+
+
+def suggestions_of(
+    run: SuggestionRun, user: User, *, state: str = "", after: int | None = None, limit: int = 200
+) -> Page:
+    """What a run suggested, without what this user must not see yet."""
+    rows = Suggestion.objects.filter(run=run)
+    if state:
+        rows = rows.filter(state=state)
+    if after is not None:
+        rows = rows.filter(pk__gt=after)
+    found = list(rows.order_by("pk")[: limit + 1])
+    page = found[:limit]
+    items = {
+        row.pk: Item(turn_id=row.turn_id, cycle=row.cycle, call_id=row.call_id, started_at=row.created_at)
+        for row in page
+    }
+    hidden = blind.hidden_from(user, items.values())
+    shown = [row for row in page if items[row.pk] not in hidden]
+    return Page(shown, page[-1].pk if len(found) > limit else None)
 
 
 @transaction.atomic
