@@ -151,6 +151,7 @@ def addresses(side: Side, *, slug: str) -> list[str]:
         "coach/proposals/": side.coach_run.pk,
         "coach/": side.coach_run.pk,
         "proposals/": side.proposal.pk,
+        "reviewers/": side.admin.user_id,
     }
     found = []
     for route in routes(get_resolver().url_patterns):
