@@ -28,9 +28,10 @@ from quality.ingest.formats import neutral
 from quality.ingest.preview import Preview
 from quality.ingest.reader import ItemError, Reader, Shape, Unreadable
 from quality.ingest.records import CONFLICT
-from quality.ingest.store import Correction, batches, store
+from quality.ingest.store import Correction, batches, foresee, store
 from quality.ingest.traces import Traces
 from tenants.models import Scope, Tenant
+from tenants.scope import tenant_scope
 
 SHAPES: dict[str, Shape] = {
     "application/json": "json",
@@ -163,7 +164,8 @@ class ToolCallsIngestView(TenantView):
             return _refused(outcome)
         if beginning:
             traces = Traces(reader, format_name=neutral.NAME, beginning=beginning)
-            return Response(_previewed(preview.summary(traces, beginning)))
+            with tenant_scope(request.auth.tenant):
+                return Response(_previewed(preview.summary(traces, beginning, foresee)))
         correction = Correction(request.user, request.auth) if "If-Match" in raw.headers else None
         return _answer(_store(Traces(reader, format_name=neutral.NAME), request.auth.tenant, correction))
 
@@ -197,9 +199,13 @@ def _previewed(seen: Preview) -> dict[str, Any]:
         "numErrors": seen.num_errors,
         "warnings": [asdict(one) for one in seen.warnings],
         "numRejected": seen.num_refused,
-        "rejected": [asdict(item) for item in seen.refusals],
+        "rejected": [_told(item) for item in seen.refusals],
         "failure": seen.failure,
     }
+
+
+def _told(item: ItemError) -> dict[str, Any]:
+    return {"index": item.index, "line": item.line, "code": item.code, "path": item.path, "message": item.message}
 
 
 def body_reader(request: HttpRequest) -> Callable[[int], bytes]:
@@ -246,7 +252,7 @@ class _Outcome:
             "unchanged": self.unchanged,
             "numReplaced": self.num_replaced,
             "numRejected": self.num_rejected,
-            "rejected": [asdict(item) for item in self.rejected],
+            "rejected": [_told(item) for item in self.rejected],
         }
 
 

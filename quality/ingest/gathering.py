@@ -3,7 +3,8 @@
 A trace comes out at the end of the stream, or when more than `MAX_HELD_BYTES` of spans are held: then the one that was
 silent longest. If it goes on after that, this is named as a refusal (`trace_spread`), and its later calls are stored
 each for itself. So are the calls of a trace of which a refused item may have held a part: the item before or after its
-own, or among them, or the last of the file.
+own, or among them, or the last of the file. In an archive that is the same file, unless its files are seen to share
+traces: then any may. So, too, if pages of a listing say that more follow, and none is the last.
 """
 
 from collections import OrderedDict
@@ -19,6 +20,8 @@ from quality.ingest.spans import Span, records_of_trace
 MAX_HELD_BYTES = 16 * 1024 * 1024
 _MAX_LET_OUT = 100_000  # traces that are remembered after they came out, some 200 bytes each
 _SPAN_BYTES = 512  # what a span takes beside its text
+NO_SPANS = frozenset({"unknown_format", "other_file"})  # refusals of what held nothing of any trace
+MORE_PAGES = "more_pages"
 
 
 class BadSpan(RecordError):
@@ -37,17 +40,21 @@ def gather(
     read: Callable[[Node], Iterable[Found]],
     *,
     complete: Callable[[Node], bool] | None = None,
+    is_last: Callable[[Node], bool | None] = lambda root: None,
 ) -> Iterator[Parsed | ItemError]:
     """Items into traces. `read` makes spans of one item, or raises RecordError. `complete` tells of an item
-    that it holds all of its traces: they come out with it, unless it is a piece of a document."""
-    traces = _Traces()
+    that it holds all of its traces: they come out with it, unless it is a piece of a document. `is_last` tells of a
+    page whether it is the last of its listing; None: it is no page."""
+    traces, pages = _Traces(), _Pages()
     try:
         for item in items:
-            traces.begin_item()
+            traces.begin_item(item.part)
             if isinstance(item, ItemError):
-                traces.doubt()
+                if item.code not in NO_SPANS:
+                    traces.doubt()
                 yield item
                 continue
+            pages.add(item, is_last(item.root))
             try:
                 for found in read(item.root):
                     if isinstance(found, BadSpan):
@@ -67,18 +74,48 @@ def gather(
         traces.doubt()
         yield from traces.close()
         raise
+    if (missing := pages.missing()) is not None:
+        traces.miss_pages()
+        yield missing
     yield from traces.close()
+
+
+class _Pages:
+    """The pages of listings that went by."""
+
+    def __init__(self) -> None:
+        self._newest: Checked | None = None
+        self._has_last = False
+
+    def add(self, item: Checked, is_last: bool | None) -> None:
+        if is_last is not None:
+            self._newest = item
+            self._has_last |= is_last
+
+    def missing(self) -> ItemError | None:
+        """What to say if there were pages, and none of them was the last."""
+        if self._newest is None or self._has_last:
+            return None
+        told = (
+            "Its pages say that more follow, and the last one is not here. Calls are stored without their turn until "
+            "all pages come in one: a zip of them, or one file after the other in one."
+        )
+        return self._newest.refuse(RecordError(MORE_PAGES, "", told))
 
 
 @dataclass(slots=True)
 class _Held:
-    """The spans of one trace so far; the item that it began with, and the ordinal of the last one that had some."""
+    """The spans of one trace so far; the item that it began with, and the ordinal and part of the last one that had
+    some."""
 
     item: Checked
     last: int
+    part: int
     spans: list[Span] = field(default_factory=list)
     size: int = 0
     misses: bool = False  # a span of it was refused
+    follows: bool = False  # the item before its first was refused; `is_apart`: that was of another file
+    is_apart: bool = False
     doubtful: bool = False
     late: bool = False
 
@@ -90,15 +127,29 @@ class _Traces:
         self._let_out: OrderedDict[str, None] = OrderedDict()
         self._missed: set[str] = set()
         self._ordinal = -1
+        self._part = 0
         self._doubt = -2  # the last item that was refused
+        self._doubt_part = 0
+        self._are_shared = False  # traces by the parts of an archive
 
-    def begin_item(self) -> None:
+    def begin_item(self, part: int | None = None) -> None:
         self._ordinal += 1
+        self._part = self._part if part is None else part
         self._missed.clear()
 
     def doubt(self) -> None:
         """The item at hand was refused."""
-        self._doubt = self._ordinal
+        self._doubt, self._doubt_part = self._ordinal, self._part
+
+    def miss_pages(self) -> None:
+        """Nobody knows which of the traces go on in what is not here."""
+        self.begin_item()
+        self.doubt()
+        self._are_shared = True
+
+    def _is_in_doubt(self, ordinal: int, part: int) -> bool:
+        """Was the item of this ordinal refused, and may it have held something of a trace in this part?"""
+        return self._doubt == ordinal and (self._are_shared or self._doubt_part == part)
 
     def miss(self, trace: str | None) -> None:
         """A span was refused."""
@@ -111,13 +162,16 @@ class _Traces:
     def add(self, item: Checked, span: Span) -> None:
         held = self._held.get(span.trace)
         if held is None:
-            held = self._held[span.trace] = _Held(item, self._ordinal)
+            held = self._held[span.trace] = _Held(item, self._ordinal, self._part)
             held.misses = span.trace in self._missed
             held.late = span.trace in self._let_out
-            held.doubtful = held.late or self._doubt == self._ordinal - 1
+            held.doubtful = held.late
+            held.follows = self._doubt == self._ordinal - 1
+            held.is_apart = self._doubt_part != self._part
         else:
             held.doubtful = held.doubtful or held.last < self._doubt < self._ordinal
-            held.last = self._ordinal
+            self._are_shared |= held.part != self._part
+            held.last, held.part = self._ordinal, self._part
             self._held.move_to_end(span.trace)
         held.spans.append(span)
         held.size += span.size + _SPAN_BYTES
@@ -142,14 +196,14 @@ class _Traces:
 
     def close(self) -> Iterator[Parsed | ItemError]:
         """Let all out at the end of the stream. If that was refused, nobody knows what it would have told."""
-        cut = self._doubt == self._ordinal
-        for trace in list(self._held):
-            self._held[trace].doubtful |= cut
+        for trace, held in list(self._held.items()):
+            held.doubtful |= self._is_in_doubt(self._ordinal, held.part)
             yield from self._doubted(trace)
 
     def _doubted(self, trace: str) -> Iterator[Parsed | ItemError]:
         held = self._take(trace)
-        doubtful = held.misses or held.doubtful or self._doubt == held.last + 1
+        follows = held.follows and (self._are_shared or not held.is_apart)
+        doubtful = held.misses or held.doubtful or follows or self._is_in_doubt(held.last + 1, held.part)
         yield from _records(trace, held, whole=not doubtful)
 
     def _take(self, trace: str) -> _Held:

@@ -10,16 +10,17 @@ from quality.ingest.records import RecordError, TurnRecord
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An item that is good JSON; `piece` as in `reader.Item`."""
+    """An item that is good JSON; `piece` and `part` as in `reader.Item`."""
 
     index: int
     line: int
     size: int
     root: Node
     piece: bool = False
+    part: int = 0
 
     def refuse(self, error: RecordError) -> ItemError:
-        return ItemError(self.index, self.line, error.code, error.path, error.message)
+        return ItemError(self.index, self.line, error.code, error.path, error.message, self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,9 @@ def check(items: Iterable[Item | ItemError]) -> Iterator[Checked | ItemError]:
             root = parse(item.raw)
         except JsonError as error:
             where = f"{error.message} (line {item.line + error.line - 1}, column {error.column}, byte {error.offset})"
-            yield ItemError(item.index, item.line + error.line - 1, error.code, error.path, where)
+            yield ItemError(item.index, item.line + error.line - 1, error.code, error.path, where, item.part)
         else:
-            yield Checked(item.index, item.line, len(item.raw), root, item.piece)
+            yield Checked(item.index, item.line, len(item.raw), root, item.piece, item.part)
 
 
 def each(

@@ -1,24 +1,30 @@
 """A look at the beginning of a file: what it is taken for and why, what was understood, what was odd or refused.
 
-Nothing is stored. However large the file, no more than `MAX_BYTES` of it (unpacked) is read, once.
+Nothing is stored. However large the file, no more than `MAX_BYTES` of it (unpacked) is read, once; where no call was
+found, a little of it once more as each other format.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
 from quality.ingest import wording
 from quality.ingest.files import TraceFile
-from quality.ingest.formats import FORMATS
+from quality.ingest.formats import FORMATS, SPAN_FORMATS
+from quality.ingest.gathering import MORE_PAGES
+from quality.ingest.items import Parsed
 from quality.ingest.noted import meaning
 from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.records import CallRecord, TurnRecord
+from quality.ingest.store import BatchReport
 from quality.ingest.traces import AUTO, Beginning, Traces
 
 MAX_ITEMS = 500
 MAX_ITEM_BYTES = 2 * 1024 * 1024  # of the items together; one alone may be larger
 MAX_BYTES = 6 * 1024 * 1024  # read in search of them: one item of the largest size, and a little more
+MAX_TRIED_ITEMS = 50  # as each other format
+MAX_TRIED_BYTES = 512 * 1024
 SHOWN_ROWS = 30
 SHOWN_REFUSALS = 50
 _SHOWN_CHARS = 300
@@ -47,6 +53,16 @@ class Recognised:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A format that finds calls in the first records, where the one at hand finds none."""
+
+    name: str
+    label: str
+    num_calls: int
+    num_turns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     code: str
     count: int
@@ -55,7 +71,8 @@ class Warned:
 
 @dataclass(slots=True)
 class Preview:
-    """Counts are of the items that were read; `is_whole` says that these are all."""
+    """Counts are of the items that were read; `is_whole` says that these are all. `num_known` counts those that are
+    stored already, and would change nothing."""
 
     formats: list[Recognised] = field(default_factory=list)
     is_whole: bool = True
@@ -67,18 +84,45 @@ class Preview:
     num_timed: int = 0
     num_offered: int = 0
     num_conversations: int = 0
+    num_known: int = 0
     tools: list[tuple[str, int]] = field(default_factory=list)
     warnings: list[Warned] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     num_refused: int = 0
     refusals: list[ItemError] = field(default_factory=list)
     failure: str = ""
+    alternatives: list[Alternative] = field(default_factory=list)
+
+    @property
+    def is_without_calls(self) -> bool:
+        return not self.num_calls and bool(self.num_items)
 
 
-def look_at(file: IO[bytes], *, max_bytes: int, format_name: str = AUTO) -> Preview:
-    """Read the beginning of a file."""
+type Foresee = Callable[[Sequence[Parsed]], BatchReport]
+
+
+def look_at(
+    file: IO[bytes], *, max_bytes: int, format_name: str = AUTO, foresee: Foresee = lambda batch: BatchReport()
+) -> Preview:
+    """Read the beginning of a file. `foresee` tells what the store would make of it."""
     part = beginning()
-    return summary(TraceFile(file, max_bytes=max_bytes, format_name=format_name, beginning=part), part)
+    traces = TraceFile(file, max_bytes=max_bytes, format_name=format_name, beginning=part)
+    seen = summary(traces, part, foresee)
+    if seen.is_without_calls and file.seekable():
+        seen.alternatives = _alternatives(file, {found.name for found in seen.formats}, max_bytes)
+    return seen
+
+
+def _alternatives(file: IO[bytes], tried: set[str], max_bytes: int) -> list[Alternative]:
+    """Formats that find calls where those that were tried find none; first the one that finds most."""
+    found = []
+    for name in FORMATS.keys() - tried:
+        file.seek(0)
+        part = Beginning(items=MAX_TRIED_ITEMS, size=MAX_TRIED_BYTES, reads=MAX_BYTES)
+        seen = summary(TraceFile(file, max_bytes=max_bytes, format_name=name, beginning=part), part)
+        if seen.num_calls:
+            found.append(Alternative(name, FORMATS[name].LABEL, seen.num_calls, seen.num_turns))
+    return sorted(found, key=lambda one: (-one.num_calls, list(FORMATS).index(one.name)))
 
 
 def beginning() -> Beginning:
@@ -86,15 +130,19 @@ def beginning() -> Beginning:
     return Beginning(items=MAX_ITEMS, size=MAX_ITEM_BYTES, reads=MAX_BYTES)
 
 
-def summary(traces: TraceFile | Traces, beginning: Beginning) -> Preview:
+def summary(
+    traces: TraceFile | Traces, beginning: Beginning, foresee: Foresee = lambda batch: BatchReport()
+) -> Preview:
     """What was understood of a file that is read no further than its beginning."""
     seen, turns = Preview(), dict[tuple[str, str], int]()
     tools, warnings, conversations = Counter[str](), Counter[str](), set[str]()
+    good, bad = list[Parsed](), list[ItemError]()
     try:
         for item in traces:
             if isinstance(item, ItemError):
-                _refuse(seen, traces.named(item) if isinstance(traces, TraceFile) else item)
+                bad.append(item)
                 continue
+            good.append(item)
             for turn in item.turns:
                 place = turns.setdefault((turn.source, turn.external_id), len(turns) + 1)
                 _count(seen, turn)
@@ -107,6 +155,11 @@ def summary(traces: TraceFile | Traces, beginning: Beginning) -> Preview:
     except Unreadable as error:
         seen.failure = "" if beginning.is_over else error.message
     seen.is_whole = not beginning.is_over
+    if seen.is_whole or not _are_spans(traces):
+        report = foresee(good)
+        seen.num_known = report.unchanged
+        bad += report.rejected
+    _refuse(seen, traces, bad)
     seen.num_items, seen.num_turns = beginning.num_items, len(turns)
     seen.num_conversations = len(conversations)
     seen.tools = tools.most_common()
@@ -122,10 +175,16 @@ def _formats(traces: TraceFile | Traces) -> list[Recognised]:
     return [Recognised(name, FORMATS[name].LABEL, keys) for name, keys in traces.telling.items()]
 
 
-def _refuse(seen: Preview, refusal: ItemError) -> None:
-    seen.num_refused += 1
-    if len(seen.refusals) < SHOWN_REFUSALS:
-        seen.refusals.append(refusal)
+def _are_spans(traces: TraceFile | Traces) -> bool:
+    """Of a trace that is read in part nobody knows what the store will say of the whole."""
+    return any(found.name in SPAN_FORMATS for found in _formats(traces))
+
+
+def _refuse(seen: Preview, traces: TraceFile | Traces, refusals: Sequence[ItemError]) -> None:
+    told = [one for one in refusals if seen.is_whole or one.code != MORE_PAGES]
+    seen.num_refused = len(told)
+    shown = sorted(told, key=lambda one: one.index)[:SHOWN_REFUSALS]
+    seen.refusals = [traces.named(one) if isinstance(traces, TraceFile) else one for one in shown]
 
 
 def _count(seen: Preview, turn: TurnRecord) -> None:

@@ -53,23 +53,25 @@ class Unreadable(Exception):
 @dataclass(frozen=True, slots=True)
 class Item:
     """The bytes of one item, not yet checked. `index` counts from 0; `line` from 1, where the item begins. A `piece` is
-    a part of a document that could not be held as a whole."""
+    a part of a document that could not be held as a whole. `part` counts the files of an archive."""
 
     index: int
     line: int
     raw: bytes
     piece: bool = False
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ItemError:
-    """One item that was refused, and why."""
+    """One item that was refused, and why; `part` as in `Item`."""
 
     index: int
     line: int
     code: str
     path: str
     message: str
+    part: int = 0
 
 
 class _Cut(Exception):

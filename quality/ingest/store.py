@@ -85,6 +85,11 @@ def store(
     raise AssertionError("unreachable")
 
 
+def foresee(batch: Sequence[Parsed]) -> BatchReport:
+    """What would become of a batch by what is stored now, in the open scope; nothing is written."""
+    return _Plan(batch, None).report
+
+
 def batches(parsed: Iterator[Parsed | ItemError]) -> Iterator[tuple[list[Parsed], list[ItemError]]]:
     """Items in batches that fit into memory and a short transaction, with what was refused on the way. What was read
     before the source turned out Unreadable comes out first."""

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from quality.ingest import formats, importer, preview, taking_back
+from quality.ingest import formats, importer, preview, store, taking_back
 from quality.ingest.preview import Preview
 from quality.models import Import, ImportIssue, ImportState
 from quality.pages.access import TenantRequest, tenant_view
@@ -119,7 +119,9 @@ def _preview(request: TenantRequest, job: Import, *, part: str = "") -> HttpResp
 def _look_at(job: Import) -> Preview:
     try:
         with importer.stored_path(job.stored_as).open("rb") as file:
-            return preview.look_at(file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=job.format)
+            return preview.look_at(
+                file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=job.format, foresee=store.foresee
+            )
     except OSError as error:
         return Preview(failure=f"The file cannot be read ({error.strerror}). Discard it and upload it again.")
 

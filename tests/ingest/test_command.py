@@ -109,7 +109,7 @@ def test_a_preview_says_what_is_understood_and_stores_nothing(run, tenant):
     assert code == 0
     assert "Neutral" in printed
     assert "by tool_name, external_id" in printed
-    assert "2 turns with 2 calls, 1 outcomes, 0 errors; 0 refused. Nothing was stored." in printed
+    assert "2 turns with 2 calls, 1 outcomes, 0 errors; 0 known, 0 refused. Nothing was stored." in printed
     assert 'turn 1: get_order {"n": "7"} -> {"status": "sent"}' in printed
     assert "1 times: No result was recorded. [no_result]" in printed
     code, printed = run(lines(NEUTRAL, {**NEUTRAL, "index": -1}), "--preview")

@@ -204,15 +204,17 @@ def test_the_lease_is_held_while_nothing_comes_out_of_a_file(run, monkeypatch):
 
 
 def test_pages_of_one_trace_are_told_to_come_in_one_file_and_then_are_whole(run, tenant):
-    def page(number: int) -> bytes:
+    def page(number: int, **more) -> bytes:
         told = {"type": "TOOL", "name": "t", "level": "DEFAULT", "input": {"n": number}, "output": "sent"}
         started = f"2026-05-03T09:45:0{number}.000Z"
         span = {"id": f"o{number}", "traceId": "t1", "startTime": started, "endTime": started, **told}
-        return lines({"data": [span], "meta": {"cursor": "next"}})
+        return lines({"data": [span], **more})
 
     run(page(1))
     (refused,) = issues(run(page(2)))
-    assert (refused.code, refused.message.endswith("have to come in one.")) == ("conflict", True)
+    assert (refused.code, refused.message.endswith("import these as one zip.")) == ("conflict", True)
+    (refused,) = issues(run(page(2, meta={"cursor": "next"})))
+    assert (refused.code, "until all pages come in one" in refused.message) == ("more_pages", True)
     assert run(page(1) + b"\n" + page(2)).num_rejected == 0
     assert len(state(tenant)["calls"]) == 2
 

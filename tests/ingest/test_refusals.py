@@ -55,9 +55,8 @@ def test_a_chat_that_begins_otherwise_is_told_by_its_conversation_and_its_words(
 
 def test_a_call_of_a_chat_is_told_by_its_tool_and_its_id(tenant: Tenant) -> None:
     refusal = refused(tenant, lines(chat("Where is 7?")), lines(chat("Where is 7?", "lost")))
-    assert refusal.message.startswith(
-        "The call of get_order with the id call_1 of message #1 of conversation chat-1 was stored before with another result."
-    )
+    named = "The call of get_order with the id call_1 of message #1 of conversation chat-1"
+    assert refusal.message.startswith(f"{named} was stored before with another result.")
     assert "If-Match: *" in refusal.message
 
 

@@ -178,7 +178,7 @@ def test_progress_is_asked_for_until_the_import_is_done(operator, inside):
         job = ImportFactory(state=ImportState.RUNNING, bytes_total=1000, bytes_read=250, num_accepted=3, num_rejected=1)
     part = operator.get(f"/t/acme/imports/{job.pk}/progress/", headers=HTMX).text
     assert 'value="25"' in part
-    assert "250 B of 1000 B" in part
+    assert "250 B of 1,000 B" in part
     assert 'hx-trigger="every 1s"' in part
     assert "<html" not in part
     with inside():

@@ -33,6 +33,12 @@ def owns(key: str) -> bool:
     return genai.owns(key) or openinference.owns(key)
 
 
+def is_last_page(document: Any) -> bool | None:
+    """Is this the last page of a listing? None: it is no page."""
+    is_page = isinstance(document, dict) and "data" in document and "next_cursor" in document
+    return not document["next_cursor"] if is_page else None
+
+
 def _is_openinference(span: RawSpan) -> bool:
     return bool(span.kind) or any(map(openinference.owns, span.attributes))
 

@@ -55,6 +55,15 @@ _MODULES = (
 FORMATS: dict[str, Format] = {module.NAME: module for module in _MODULES}
 
 
+SPAN_FORMATS = frozenset(module.NAME for module in (otel_genai, openinference, langfuse, langsmith, mlflow))
+_CARRIED_ALIKE = frozenset({otel_genai.NAME, openinference.NAME})  # a trace may hold spans of both, and each reads both
+
+
 def recognise(root: Node) -> Format | None:
     """The first format that takes the item as one of its own."""
     return next((format for format in FORMATS.values() if format.recognise(root)), None)
+
+
+def are_read_alike(one: Format, other: Format) -> bool:
+    """Does a stream of the one go on with items of the other?"""
+    return one is other or {one.NAME, other.NAME} <= _CARRIED_ALIKE

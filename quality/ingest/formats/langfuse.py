@@ -39,7 +39,18 @@ def _is_observation(value: Any) -> bool:
 
 
 def read(items: Iterable[Checked | ItemError]) -> Iterator[Parsed | ItemError]:
-    return gather(items, _spans, complete=lambda root: "observations" in root.members)
+    return gather(items, _spans, complete=lambda root: "observations" in root.members, is_last=_is_last)
+
+
+def _is_last(root: Node) -> bool | None:
+    """Pages of version 2 name the next one, those of version 1 say how many there are."""
+    meta = root.value.get("meta") if isinstance(root.value, dict) else None
+    if not isinstance(meta, dict) or "data" not in root.members:
+        return None
+    if "cursor" in meta:
+        return not meta["cursor"]
+    page, pages = meta.get("page"), meta.get("totalPages")
+    return page >= pages if isinstance(page, int) and isinstance(pages, int) else None
 
 
 def _spans(root: Node) -> Iterator[Found]:

@@ -21,4 +21,8 @@ def recognise(root: Node) -> bool:
 
 
 def read(items: Iterable[Checked | ItemError]) -> Iterator[Parsed | ItemError]:
-    return gather(items, lambda root: conventions.of_document(root.value))
+    return gather(
+        items,
+        lambda root: conventions.of_document(root.value),
+        is_last=lambda root: conventions.is_last_page(root.value),
+    )

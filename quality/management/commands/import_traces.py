@@ -12,6 +12,7 @@ from quality.ingest import importer, preview
 from quality.ingest.formats import FORMATS
 from quality.ingest.preview import Preview
 from quality.ingest.reader import ItemError
+from quality.ingest.store import foresee
 from quality.models import Import, ImportIssue
 from tenants.access import tenant_by_slug
 from tenants.scope import tenant_scope
@@ -39,7 +40,9 @@ class Command(BaseCommand):
             raise CommandError(f"There is no tenant {tenant!r}.", returncode=2)
         size = _size(file)
         if options["preview"]:
-            self._preview(file, format_name)
+            with tenant_scope(found):
+                seen = self._look_at(file, format_name)
+            self._preview(file, seen)
             return
         with tenant_scope(found):
             job = importer.create_import(filename=file.name, size=size, format_name=format_name)
@@ -54,10 +57,14 @@ class Command(BaseCommand):
         if done.num_rejected or done.failure:
             sys.exit(1)
 
-    def _preview(self, file: Path, format_name: str) -> None:
-        """Leaves with the codes of an import, as far as they are known."""
+    def _look_at(self, file: Path, format_name: str) -> Preview:
         with file.open("rb") as opened:
-            seen = preview.look_at(opened, max_bytes=settings.IMPORT_MAX_BYTES, format_name=format_name)
+            return preview.look_at(
+                opened, max_bytes=settings.IMPORT_MAX_BYTES, format_name=format_name, foresee=foresee
+            )
+
+    def _preview(self, file: Path, seen: Preview) -> None:
+        """Leaves with the codes of an import, as far as they are known."""
         for line in _told(file.name, seen):
             self.stdout.write(line)
         if seen.failure:
@@ -101,8 +108,11 @@ def _told(name: str, seen: Preview) -> Iterator[str]:
     yield (
         f"{name} ({labels or 'unknown format'}): {seen.num_items:,} items ({part}), {seen.num_turns:,} turns with "
         f"{seen.num_calls:,} calls, {seen.num_results:,} outcomes, {seen.num_errors:,} errors; "
-        f"{seen.num_refused:,} refused. Nothing was stored."
+        f"{seen.num_known:,} known, {seen.num_refused:,} refused. Nothing was stored."
     )
+    if seen.is_without_calls:
+        yield "  No call was found in it." + ("" if seen.alternatives else " No other format finds any either.")
+        yield from (f"  As {one.label}: {one.num_calls:,} calls (--format {one.name})" for one in seen.alternatives)
     for row in seen.rows[:SHOWN_ROWS]:
         yield f"  turn {row.turn}: {row.tool or 'no call'} {(row.args or '')[:100]} -> {(row.result or '')[:100]}"
     for warned in seen.warnings:
