@@ -168,11 +168,11 @@ def touch(queue: ReviewQueue, user: User, item: Item) -> bool:
     """A sign of life: the claim holds on. False: it is not this reviewer's any more."""
     now = timezone.now()
     entry = entry_of(queue, item)
-    mine = Assignment.objects.filter(entry=entry, reviewer=user, state=State.CLAIMED) if entry else None
+    mine = Assignment.objects.filter(entry=entry, reviewer=user, state=State.CLAIMED).first() if entry else None
     if mine is None:
         return False
-    if mine.filter(expires_at__gt=now).update(expires_at=now + lifetime()):
-        return True
+    if mine.expires_at and mine.expires_at > now:
+        return bool(Assignment.objects.filter(pk=mine.pk, state=State.CLAIMED).update(expires_at=now + lifetime()))
     return take(queue, user, item, keep=True)
 
 

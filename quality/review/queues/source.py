@@ -16,7 +16,7 @@ from quality.models import Assignment, QueueEntry, ReviewQueue
 from quality.review.items import Item
 from quality.review.queues import adjudication, claiming, wording
 from quality.review.queues.claiming import item_of
-from quality.review.queues.people import may_label
+from quality.review.queues.people import may_label, reviewers_of
 from quality.review.queues.sql import HOLDS, rows
 from quality.review.sources import PARTS, Action, Desk, Lost, Rail, Standing, Stop
 from tenants.models import User
@@ -118,13 +118,11 @@ class QueueSource:
         mine = self._mine(item)
         entry = self.entry(item) if item else None
         if entry is not None and entry.state == QueueEntry.State.OPEN and mine != State.LABELLED:
-            possible += ["skip", "send_back", "hand_over"] if mine != State.SKIPPED else ["hand_over"]
+            possible += ["skip", "send_back"] if mine != State.SKIPPED else []
+            possible += ["hand_over"] if len(reviewers_of(self.queue)) > 1 else []
         if Assignment.objects.filter(queue=self.queue, reviewer=self.user, state=State.SKIPPED).exists():
             possible.append("unskip")
-        return [
-            Action(name=name, url=reverse("queue-step", args=[self.slug, self.queue.pk, name.replace("_", "-")]))
-            for name in possible
-        ]
+        return [self._action(name) for name in possible]
 
     # --- what is shown ------------------------------------------------------------------------------------------------
     def rail(self, item: Item | None) -> Rail:
@@ -164,6 +162,13 @@ class QueueSource:
         return self._entries[item]
 
     # --- inside -------------------------------------------------------------------------------------------------------
+    def _action(self, name: str) -> Action:
+        url = reverse(f"queue-{name.replace('_', '-')}", args=[self.slug, self.queue.pk])
+        if name == "hand_over":
+            others = [user for user in reviewers_of(self.queue) if user.pk != self.user.pk]
+            return Action(name=name, url=url, choices=[(str(user.pk), str(user)) for user in others], asks_note=True)
+        return Action(name=name, url=url, asks_note=name == "send_back")
+
     @cached_property
     def _may_label(self) -> bool:
         return may_label(self.queue, self.user)
