@@ -13,6 +13,7 @@ from quality.pages import (
     overview,
     pending,
     proposals,
+    queues,
     replay_case,
     replay_findings,
     replay_form,
@@ -29,6 +30,37 @@ urlpatterns = [
     path("review/correct/", review.review_correct, name="review-correct"),
     path("review/label/", review.review_label, name="review-label"),
     path("review/undo/", review.review_undo, name="review-undo"),
+    path("queues/", queues.queue_list, name="queue-list"),
+    path("queues/new/", queues.queue_new, name="queue-new"),
+    path("queues/preview/", queues.queue_preview, name="queue-preview"),
+    path("queues/<int:pk>/", queues.queue_detail, name="queue-detail"),
+    path("queues/<int:pk>/edit/", queues.queue_edit, name="queue-edit"),
+    path("queues/<int:pk>/state/", queues.queue_state, name="queue-state"),
+    path("queues/<int:pk>/delete/", queues.queue_delete, name="queue-delete"),
+    path("queues/<int:pk>/restore/", queues.queue_restore, name="queue-restore"),
+    path("queues/<int:pk>/adjudicate/", queues.queue_adjudicate, name="queue-adjudicate"),
+    path("queues/<int:pk>/add/", queues.queue_add, name="queue-add"),
+    path("queues/<int:pk>/entries/<int:entry>/", queues.queue_entry, name="queue-entry"),
+    *[
+        path(
+            f"queues/<int:pk>/entries/<int:entry>/{step}/",
+            queues.queue_entry_step,
+            {"step": step},
+            name=f"queue-entry-{step}",
+        )
+        for step in queues.ENTRY_STEPS
+    ],
+    path("queues/<int:pk>/review/", queues.queue_review, name="queue-review"),
+    *[
+        path(f"queues/<int:pk>/review/{step}/", queues.queue_step, {"step": step}, name=f"queue-{step}")
+        for step in queues.STEPS
+    ],
+    path("suggestions/", suggestions.suggestion_list, name="suggestion-list"),
+    path("suggestions/progress/", suggestions.suggestion_progress, name="suggestion-progress"),
+    *[
+        path(f"suggestions/<int:pk>/{step}/", suggestions.suggestion_step, {"step": step}, name=f"suggestion-{step}")
+        for step in suggestions.STEPS
+    ],
     path("guidelines/", guidelines.guideline_page, name="guidelines"),
     path("guidelines/save/", guidelines.guideline_save, name="guideline-save"),
     path("calls/", calls.call_list, name="call-list"),
