@@ -4,46 +4,48 @@ import datetime as dt
 from dataclasses import dataclass
 
 from django.db.models import Q
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from tenants.models import ApiToken, AuditEvent
 
 PAGE_SIZE = 100
 
-SUBJECTS: dict[str, str] = {
-    "member": "Sign-ins, members and roles",
-    "invitation": "Invitations",
-    "token": "API tokens",
-    "secret": "Secrets",
-    "feedback": "Labels",
-    "guidelines": "Guidelines",
-    "proposal": "Proposals",
-    "case": "Cases",
-    "cases": "Imports of cases",
-    "finding": "Disputed and confirmed failures",
-    "quarantine": "Quarantine of cases",
-    "replay": "Replays",
-    "replay_schedule": "Schedules of replays",
-    "notification": "Notifications",
-    "coach": "Coach",
-    "export": "Exports",
-    "import": "Imports",
-    "evidence": "Evidence replaced",
-    "call": "Decisions on calls",
-    "turn": "Turns",
-    "schedule": "Schedules",
-    "tool": "Tools",
-    "tools": "Active definitions",
-    "scripts": "Script tools",
-    "databases": "Databases",
-    "booking": "Booking",
-    "model": "Models",
-    "style": "Styles",
-    "skill": "Skills",
-    "limits": "Limits",
-    "desk": "Exchange desk",
-    "order": "Exchange orders",
-    "customer": "Exchange customers",
-    "tenant": "Tenant",
+SUBJECTS: dict[str, Promise] = {
+    "member": _("Sign-ins, members and roles"),
+    "invitation": _("Invitations"),
+    "token": _("API tokens"),
+    "secret": _("Secrets"),
+    "feedback": _("Labels"),
+    "guidelines": _("Guidelines"),
+    "proposal": _("Proposals"),
+    "case": _("Cases"),
+    "cases": _("Imports of cases"),
+    "finding": _("Disputed and confirmed failures"),
+    "quarantine": _("Quarantine of cases"),
+    "replay": _("Replays"),
+    "replay_schedule": _("Schedules of replays"),
+    "notification": _("Notifications"),
+    "coach": _("Coach"),
+    "export": _("Exports"),
+    "import": _("Imports"),
+    "evidence": _("Evidence replaced"),
+    "call": _("Decisions on calls"),
+    "turn": _("Turns"),
+    "schedule": _("Schedules"),
+    "tool": _("Tools"),
+    "tools": _("Active definitions"),
+    "scripts": _("Script tools"),
+    "databases": _("Databases"),
+    "booking": _("Booking"),
+    "model": _("Models"),
+    "style": _("Styles"),
+    "skill": _("Skills"),
+    "limits": _("Limits"),
+    "desk": _("Exchange desk"),
+    "order": _("Exchange orders"),
+    "customer": _("Exchange customers"),
+    "tenant": _("Tenant"),
 }
 """What an action is about, the word before its dot. A test finds the ones that are missing."""
 

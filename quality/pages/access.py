@@ -8,6 +8,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRefresh
 from django_htmx.middleware import HtmxDetails
 
@@ -46,7 +47,8 @@ def tenant_view(role: Role = Role.VIEWER, *, scope: bool = True) -> Callable[[Te
                 raise Http404("No such page.")
             request.membership, request.tenant = membership, membership.tenant
             if not membership.may(role):
-                raise PermissionDenied(f"This needs the role {role.label}; yours is {Role(membership.role).label}.")
+                told = _("This needs the role %(role)s; yours is %(yours)s.")
+                raise PermissionDenied(told % {"role": role.label, "yours": Role(membership.role).label})
             if not scope:
                 return view(request, **kwargs)
             with tenant_scope(membership.tenant):

@@ -5,6 +5,7 @@ from typing import Any, cast
 from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import pgettext_lazy
 from django.views.decorators.http import require_GET
 
 from quality.filters import MomentField, QueryForm
@@ -15,14 +16,14 @@ from tenants import audit_log
 from tenants.models import AuditEvent, Membership, Role
 
 WORDS = {
-    "subject": "about",
-    "action": "action",
-    "actor": "by",
-    "object_type": "kind of object",
-    "object_id": "object",
-    "request": "request",
-    "from": "from",
-    "to": "until",
+    "subject": pgettext_lazy("condition", "about"),
+    "action": pgettext_lazy("condition", "action"),
+    "actor": pgettext_lazy("condition", "by"),
+    "object_type": pgettext_lazy("condition", "kind of object"),
+    "object_id": pgettext_lazy("condition", "object"),
+    "request": pgettext_lazy("condition", "request"),
+    "from": pgettext_lazy("condition", "from"),
+    "to": pgettext_lazy("condition", "until"),
 }
 HIDDEN = ("action", "object_type", "object_id", "request")  # conditions that come by links
 PAGES = {

@@ -7,6 +7,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from engine.tools.booking import MAX_URL
@@ -18,9 +20,9 @@ from tenants.models import Role
 
 class BookingForm(forms.Form):
     url = forms.CharField(
-        label="Booking link",
+        label=gettext_lazy("Booking link"),
         max_length=MAX_URL + 1,
-        help_text="An https page on the public internet: Calendly, Cal.com, TidyCal, or your own.",
+        help_text=gettext_lazy("An https page on the public internet: Calendly, Cal.com, TidyCal, or your own."),
         widget=forms.URLInput(attrs={"placeholder": "https://calendly.com/your-team/30min"}),
     )
 
@@ -51,7 +53,7 @@ def booking_set(request: TenantRequest) -> HttpResponse:
         except (ValidationError, NoKeys) as error:
             form.add_error(None, error if isinstance(error, ValidationError) else str(error))
         else:
-            messages.success(request, "The booking link is set; turns that begin from now on offer it.")
+            messages.success(request, _("The booking link is set; turns that begin from now on offer it."))
             return redirect("booking", slug=request.tenant.slug)
     return _page(request, form)
 
@@ -60,5 +62,5 @@ def booking_set(request: TenantRequest) -> HttpResponse:
 @tenant_view(Role.ADMIN)
 def booking_remove(request: TenantRequest) -> HttpResponse:
     if booking.remove(actor=request.user):
-        messages.success(request, "The booking link is removed; it is offered no more.")
+        messages.success(request, _("The booking link is removed; it is offered no more."))
     return redirect("booking", slug=request.tenant.slug)

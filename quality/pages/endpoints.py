@@ -9,6 +9,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST
 
@@ -29,57 +31,71 @@ SWITCHES = ("repairs_text_calls", "asks_again_when_empty", "checks_arguments")  
 class EndpointForm(forms.Form):
     """Fields as `EndpointData` has them; an empty key leaves the one there is."""
 
-    label = forms.CharField(max_length=40, help_text="Turns choose the model by it, such as “expert”.")
+    label = forms.CharField(
+        label=gettext_lazy("Label"),
+        max_length=40,
+        help_text=gettext_lazy("Turns choose the model by it, such as “expert”."),
+    )
     base_url = forms.CharField(
-        label="Base URL",
+        label=gettext_lazy("Base URL"),
         max_length=2000,
-        help_text="Up to /chat/completions.",
+        help_text=gettext_lazy("Up to /chat/completions."),
         widget=forms.URLInput(attrs={"placeholder": "https://llm.example.com/v1", "spellcheck": "false"}),
     )
-    model = forms.CharField(max_length=200, help_text="The model’s name, as the server knows it.")
+    model = forms.CharField(
+        label=gettext_lazy("Model"), max_length=200, help_text=gettext_lazy("The model’s name, as the server knows it.")
+    )
     key = forms.CharField(
+        label=gettext_lazy("Key"),
         required=False,
         max_length=4000,
-        help_text="Kept sealed. Left empty: stays as it is. With another host it has to be given again.",
+        help_text=gettext_lazy("Kept sealed. Left empty: stays as it is. With another host it has to be given again."),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
-    drop_key = forms.BooleanField(label="Take the key away", required=False)
+    drop_key = forms.BooleanField(label=gettext_lazy("Take the key away"), required=False)
     parameters = forms.CharField(
+        label=gettext_lazy("Parameters"),
         required=False,
         max_length=endpoints.MAX_PARAMETERS,
-        help_text="JSON, sent along as it is: temperature, max_tokens, …",
+        help_text=gettext_lazy("JSON, sent along as it is: temperature, max_tokens, …"),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "mono", "placeholder": "{}"}),
     )
-    price_prompt = forms.FloatField(label="Price of a million prompt tokens", required=False, min_value=0)
-    price_completion = forms.FloatField(label="Price of a million completion tokens", required=False, min_value=0)
+    price_prompt = forms.FloatField(label=gettext_lazy("Price of a million prompt tokens"), required=False, min_value=0)
+    price_completion = forms.FloatField(
+        label=gettext_lazy("Price of a million completion tokens"), required=False, min_value=0
+    )
     sources = forms.CharField(
-        label="Answers turns of these sources",
+        label=gettext_lazy("Answers turns of these sources"),
         required=False,
         max_length=1000,
-        help_text="Comma-separated, such as api, schedule. Empty: of all that no other model names.",
+        help_text=gettext_lazy("Comma-separated, such as api, schedule. Empty: of all that no other model names."),
     )
-    is_enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    is_enabled = forms.BooleanField(label=gettext_lazy("Enabled"), required=False, initial=True)
     repairs_text_calls = forms.BooleanField(
         required=False,
         initial=True,
-        help_text="Servers whose tool parser does not fit the model send calls as text. Only for requests with tools.",
+        help_text=gettext_lazy(
+            "Servers whose tool parser does not fit the model send calls as text. Only for requests with tools."
+        ),
     )
     asks_again_when_empty = forms.BooleanField(
         required=False,
         initial=True,
-        help_text="For servers that cannot stream a call: the same request, once, in one piece.",
+        help_text=gettext_lazy("For servers that cannot stream a call: the same request, once, in one piece."),
     )
     checks_arguments = forms.BooleanField(
-        required=False, initial=True, help_text="Noted on the call; what the program reads is never changed by it."
+        required=False,
+        initial=True,
+        help_text=gettext_lazy("Noted on the call; what the program reads is never changed by it."),
     )
 
     def clean_parameters(self) -> dict[str, Any]:
         try:
             value = read_json(self.cleaned_data["parameters"].strip() or "{}")
         except JsonError as error:
-            raise ValidationError(f"This is not JSON: {error}.") from error
+            raise ValidationError(_("This is not JSON: %(why)s.") % {"why": error}) from error
         if not isinstance(value, dict):
-            raise ValidationError("Parameters are a JSON object.")
+            raise ValidationError(_("Parameters are a JSON object."))
         return value
 
     def data_of(self) -> endpoints.EndpointData:
@@ -137,7 +153,8 @@ def _save(request: TenantRequest, endpoint: ModelEndpoint | None) -> HttpRespons
         except (ValidationError, NoKeys) as error:
             form.add_error(None, error if isinstance(error, ValidationError) else str(error))
         else:
-            messages.success(request, f"{saved.label} is saved; turns that begin from now on use it.")
+            told = _("%(name)s is saved; turns that begin from now on use it.")
+            messages.success(request, told % {"name": saved.label})
             return redirect("model-list", slug=request.tenant.slug)
     return _form_page(request, form, endpoint)
 
@@ -180,7 +197,7 @@ def model_save(request: TenantRequest, pk: int) -> HttpResponse:
 def model_delete(request: TenantRequest, pk: int) -> HttpResponse:
     endpoint = get_object_or_404(ModelEndpoint.objects.select_related("key"), pk=pk)
     endpoints.delete_endpoint(endpoint=endpoint, actor=request.user)
-    messages.success(request, f"{endpoint.label} is deleted.")
+    messages.success(request, _("%(name)s is deleted.") % {"name": endpoint.label})
     return redirect("model-list", slug=request.tenant.slug)
 
 

@@ -7,6 +7,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from engine.tools.exchange import OrderState, Verification
@@ -14,6 +16,7 @@ from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.tool_form import pretty, read
 from tenants import exchange
 from tenants.models import ExchangeCustomer, ExchangeOrder, ExchangeRate, ExchangeRequisites, Role
+from tenants.models.exchange import IDENTITIES, ORDER_STATES
 
 MAX_SHOWN = 100
 JSON = forms.Textarea(attrs={"rows": 3, "class": "mono", "spellcheck": "false"})
@@ -24,15 +27,16 @@ class RateForm(forms.ModelForm):
         model = ExchangeRate
         fields = ("give", "get", "rate", "min_amount", "max_amount", "verify_from", "get_digits", "is_active")
         labels = {
-            "give": "Customer gives",
-            "get": "Customer gets",
-            "min_amount": "Smallest amount",
-            "max_amount": "Largest amount",
-            "verify_from": "Verified customers only, from",
-            "get_digits": "Digits after the point, paid out",
-            "is_active": "Active",
+            "give": gettext_lazy("Customer gives"),
+            "get": gettext_lazy("Customer gets"),
+            "rate": gettext_lazy("Rate"),
+            "min_amount": gettext_lazy("Smallest amount"),
+            "max_amount": gettext_lazy("Largest amount"),
+            "verify_from": gettext_lazy("Verified customers only, from"),
+            "get_digits": gettext_lazy("Digits after the point, paid out"),
+            "is_active": gettext_lazy("Active"),
         }
-        help_texts = {"verify_from": "0: always. Empty: never."}
+        help_texts = {"verify_from": gettext_lazy("0: always. Empty: never.")}
 
     def _post_clean(self) -> None:
         """`exchange.save_rate` judges the row, once its currencies are in capital letters."""
@@ -41,19 +45,19 @@ class RateForm(forms.ModelForm):
 class DetailsForm(forms.Form):
     """Names and values as JSON, the way they are told to customers."""
 
-    currency = forms.CharField(max_length=12, required=False)
-    details = forms.CharField(required=False, max_length=20_000, widget=JSON)
+    currency = forms.CharField(label=gettext_lazy("Currency"), max_length=12, required=False)
+    details = forms.CharField(label=gettext_lazy("Details"), required=False, max_length=20_000, widget=JSON)
 
     def clean_details(self) -> dict[str, Any]:
         value = read(self.cleaned_data["details"].strip() or "{}")
         if not isinstance(value, dict):
-            raise ValidationError("A JSON object is needed.")
+            raise ValidationError(_("A JSON object is needed."))
         return value
 
 
 class CustomerForm(forms.Form):
-    contact_id = forms.CharField(label="Contact", max_length=200)
-    verification = forms.ChoiceField(label="Identity", choices=[(one.value, one.value) for one in Verification])
+    contact_id = forms.CharField(label=gettext_lazy("Contact"), max_length=200)
+    verification = forms.ChoiceField(label=gettext_lazy("Identity"), choices=IDENTITIES)
 
 
 def _page(request: TenantRequest, **faulty: forms.BaseForm) -> HttpResponse:
@@ -99,7 +103,7 @@ def rate_save(request: TenantRequest) -> HttpResponse:
     except ValidationError as error:
         form.add_error(None, error)
         return _page(request, rate_form=form)
-    return _back(request, f"{rate} is saved; turns that begin from now on quote it.")
+    return _back(request, _("%(rate)s is saved; turns that begin from now on quote it.") % {"rate": rate})
 
 
 @require_POST
@@ -107,7 +111,7 @@ def rate_save(request: TenantRequest) -> HttpResponse:
 def rate_delete(request: TenantRequest, pk: int) -> HttpResponse:
     rate = get_object_or_404(ExchangeRate.objects.all(), pk=pk)
     exchange.delete_rate(rate, actor=request.user)
-    return _back(request, f"{rate} is offered no more.")
+    return _back(request, _("%(rate)s is offered no more.") % {"rate": rate})
 
 
 @require_POST
@@ -120,7 +124,7 @@ def requisites_save(request: TenantRequest) -> HttpResponse:
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            return _back(request, "The payment details are saved.")
+            return _back(request, _("The payment details are saved."))
     return _page(request, requisites_form=form)
 
 
@@ -131,7 +135,7 @@ def info_save(request: TenantRequest) -> HttpResponse:
     if not form.is_valid():
         return _page(request, info_form=form)
     exchange.set_info(form.cleaned_data["details"], actor=request.user)
-    return _back(request, "What is told of the desk is saved.")
+    return _back(request, _("What is told of the desk is saved."))
 
 
 @require_POST
@@ -142,7 +146,7 @@ def customer_save(request: TenantRequest) -> HttpResponse:
         return _page(request, customer_form=form)
     verification = Verification(form.cleaned_data["verification"])
     exchange.set_verification(form.cleaned_data["contact_id"], verification, actor=request.user)
-    return _back(request, f"{form.cleaned_data['contact_id']}: {verification.value}.")
+    return _back(request, f"{form.cleaned_data['contact_id']}: {dict(IDENTITIES)[verification]}.")
 
 
 @require_POST
@@ -160,6 +164,8 @@ def order_cancel(request: TenantRequest, pk: int) -> HttpResponse:
 def _move(request: TenantRequest, pk: int, to: OrderState) -> HttpResponse:
     order = get_object_or_404(ExchangeOrder.objects.all(), pk=pk)
     if exchange.move_order(order, to=to, actor=request.user):
-        return _back(request, f"Order {pk} is {to.value}.")
-    messages.error(request, f"Order {pk} is {order.state} and cannot become {to.value}.")
+        return _back(request, _("Order %(number)s is %(state)s.") % {"number": pk, "state": dict(ORDER_STATES)[to]})
+    told = _("Order %(number)s is %(state)s and cannot become %(wanted)s.")
+    states = {"state": order.get_state_display(), "wanted": dict(ORDER_STATES)[to]}
+    messages.error(request, told % (states | {"number": pk}))
     return redirect("exchange", slug=request.tenant.slug)

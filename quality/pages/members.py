@@ -7,6 +7,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.pages.access import TenantRequest, tenant_view
@@ -15,9 +17,11 @@ from tenants.models import Invitation, Membership, Role
 
 
 class InvitationForm(forms.Form):
-    role = forms.ChoiceField(choices=Role.choices, initial=Role.OPERATOR)
+    role = forms.ChoiceField(label=gettext_lazy("Role"), choices=Role.choices, initial=Role.OPERATOR)
     email = forms.EmailField(
-        label="E-mail", required=False, help_text="Left empty, whoever has the link may join, once."
+        label=gettext_lazy("E-mail"),
+        required=False,
+        help_text=gettext_lazy("Left empty, whoever has the link may join, once."),
     )
 
 
@@ -60,7 +64,7 @@ def invitation_create(request: TenantRequest) -> HttpResponse:
 @tenant_view(Role.ADMIN)
 def invitation_revoke(request: TenantRequest, pk: int) -> HttpResponse:
     access.revoke_invitation(invitation=get_object_or_404(Invitation.objects.all(), pk=pk), actor=request.user)
-    messages.success(request, "The invitation no longer works.")
+    messages.success(request, _("The invitation no longer works."))
     return redirect("member-list", slug=request.tenant.slug)
 
 
@@ -73,11 +77,18 @@ def member_role(request: TenantRequest, pk: int) -> HttpResponse:
         try:
             access.change_role(membership=membership, role=form.cleaned_data["role"], actor=request.user)
         except access.LastAdmin:
-            messages.error(request, "A tenant needs an admin. Make somebody else admin first.")
+            messages.error(request, _("A tenant needs an admin. Make somebody else admin first."))
         else:
-            messages.success(request, f"{membership.user} is {Role(membership.role).label.lower()} now.")
+            messages.success(
+                request,
+                _("%(name)s is %(role)s now.") % {"name": membership.user, "role": Role(membership.role).label.lower()},
+            )
     else:
-        messages.error(request, f"Role: {request.POST.get('role', '')!r} is none of {', '.join(Role.values)}.")
+        messages.error(
+            request,
+            _("Role: %(given)s is none of %(roles)s.")
+            % {"given": repr(request.POST.get("role", "")), "roles": ", ".join(Role.values)},
+        )
     return redirect("member-list", slug=request.tenant.slug)
 
 
@@ -88,9 +99,9 @@ def member_remove(request: TenantRequest, pk: int) -> HttpResponse:
     try:
         access.remove_member(membership=membership, actor=request.user)
     except access.LastAdmin:
-        messages.error(request, "A tenant needs an admin. Make somebody else admin first.")
+        messages.error(request, _("A tenant needs an admin. Make somebody else admin first."))
     else:
-        messages.success(request, f"{membership.user} is no longer a member.")
+        messages.success(request, _("%(name)s is no longer a member.") % {"name": membership.user})
         if membership.user_id == request.user.pk:
             return redirect("home")
     return redirect("member-list", slug=request.tenant.slug)

@@ -14,6 +14,8 @@ from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.http import urlsafe_base64_decode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods
 
 from tenants import access, audit
@@ -33,11 +35,13 @@ def _note_signin(user: User, how: str) -> None:
 class SignInForm(AuthenticationForm):
     """E-mail and password."""
 
-    username = forms.EmailField(label="E-mail", widget=forms.EmailInput(attrs={"autofocus": True}))
+    username = forms.EmailField(label=gettext_lazy("E-mail"), widget=forms.EmailInput(attrs={"autofocus": True}))
     error_messages = {
-        "invalid_login": "This e-mail address and password do not go together. Both are needed as you set them; the "
-        "password is case-sensitive.",
-        "inactive": "This account is switched off.",
+        "invalid_login": gettext_lazy(
+            "This e-mail address and password do not go together. Both are needed as you set them; the "
+            "password is case-sensitive."
+        ),
+        "inactive": gettext_lazy("This account is switched off."),
     }
 
     def clean_username(self) -> str:
@@ -94,18 +98,18 @@ def home(request: HttpRequest) -> HttpResponse:
 class JoinForm(forms.Form):
     """A new account, made while joining."""
 
-    email = forms.EmailField(label="E-mail", max_length=254)
-    name = forms.CharField(label="Name", max_length=120, required=False)
+    email = forms.EmailField(label=gettext_lazy("E-mail"), max_length=254)
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=120, required=False)
     password = forms.CharField(
-        label="Password",
+        label=gettext_lazy("Password"),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 10 characters.",
+        help_text=gettext_lazy("At least 10 characters."),
     )
 
     def clean_email(self) -> str:
         email = str(self.cleaned_data["email"]).strip().lower()
         if User.objects.filter(email=email).exists():
-            raise ValidationError("There is an account with this address. Sign in, then open the link again.")
+            raise ValidationError(_("There is an account with this address. Sign in, then open the link again."))
         return email
 
     def clean(self) -> dict[str, Any]:
@@ -134,7 +138,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     form = JoinForm(request.POST or None, initial={"email": found.email})
     if request.method == "POST" and form.is_valid():
         if found.email and found.email.lower() != form.cleaned_data["email"]:
-            form.add_error("email", f"This invitation is for {found.email}.")
+            form.add_error("email", _("This invitation is for %(email)s.") % {"email": found.email})
         else:
             return _join_as_new(request, found, form)
     return render(request, "people/invitation.html", context | {"form": form})
@@ -151,7 +155,7 @@ def _join_as_new(request: HttpRequest, found: Invitation, form: JoinForm) -> Htt
     except _Taken:
         return render(request, "people/invitation.html", {"invitation": None}, status=410)
     except (IntegrityError, ValidationError):  # the same form twice at once: the other one made the account
-        form.add_error("email", "There is an account with this address. Sign in, then open the link again.")
+        form.add_error("email", _("There is an account with this address. Sign in, then open the link again."))
         return render(request, "people/invitation.html", {"invitation": found, "form": form})
     login(request, user, backend=BACKEND)
     return _joined(request, found)
@@ -168,7 +172,7 @@ def _join(request: HttpRequest, found: Invitation, user: User) -> HttpResponse:
 
 
 def _joined(request: HttpRequest, found: Invitation) -> HttpResponse:
-    messages.success(request, f"You joined {found.tenant}.")
+    messages.success(request, _("You joined %(tenant)s.") % {"tenant": found.tenant})
     return redirect("overview", slug=found.tenant.slug)
 
 
@@ -176,13 +180,14 @@ class AccountForm(forms.ModelForm):
     class Meta:
         model = User
         fields = ("name",)
+        labels = {"name": gettext_lazy("Name")}
 
 
 class PasswordForm(SetPasswordForm):
     """A new password. The old one is asked for where there is one (a link may have made the account without)."""
 
     old_password = forms.CharField(
-        label="Present password", widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+        label=gettext_lazy("Present password"), widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
     )
     field_order = ("old_password", "new_password1", "new_password2")
 
@@ -194,7 +199,7 @@ class PasswordForm(SetPasswordForm):
     def clean_old_password(self) -> str:
         given = str(self.cleaned_data["old_password"])
         if not self.user.check_password(given):
-            raise ValidationError("This is not the present password.")
+            raise ValidationError(_("This is not the present password."))
         return given
 
 
@@ -208,11 +213,11 @@ def account(request: HttpRequest) -> HttpResponse:
     password_form = PasswordForm(user, request.POST if what == "password" else None)
     if what == "name" and account_form.is_valid():
         account_form.save()
-        messages.success(request, "Name saved.")
+        messages.success(request, _("Name saved."))
         return redirect("account")
     if what == "password" and password_form.is_valid():
         password_form.save()
         update_session_auth_hash(request, user)  # this session stays, all others end
-        messages.success(request, "Password saved. Other sessions are signed out.")
+        messages.success(request, _("Password saved. Other sessions are signed out."))
         return redirect("account")
     return render(request, "people/account.html", {"account_form": account_form, "password_form": password_form})

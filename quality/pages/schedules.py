@@ -11,6 +11,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.models import Schedule
@@ -34,37 +36,39 @@ def zone_names() -> list[str]:
 class ScheduleForm(forms.Form):
     """Fields as `ScheduleData` has them."""
 
-    name = forms.CharField(max_length=120)
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=120)
     text = forms.CharField(
-        label="Message",
+        label=gettext_lazy("Message"),
         max_length=MAX_TEXT_CHARS,
         strip=False,
-        help_text="Sent to the agent as a user’s message.",
+        help_text=gettext_lazy("Sent to the agent as a user’s message."),
         widget=forms.Textarea(attrs={"rows": 3}),
     )
     cron = forms.CharField(
-        label="When (cron)",
+        label=gettext_lazy("When (cron)"),
         max_length=120,
-        help_text="Minute, hour, day of the month, month, weekday. “30 8 * * MON-FRI”: at 08:30 on working days.",
+        help_text=gettext_lazy(
+            "Minute, hour, day of the month, month, weekday. “30 8 * * MON-FRI”: at 08:30 on working days."
+        ),
         widget=forms.TextInput(attrs={"placeholder": "30 8 * * MON-FRI", "spellcheck": "false", "class": "mono"}),
     )
     zone = forms.CharField(
-        label="Time zone",
+        label=gettext_lazy("Time zone"),
         max_length=64,
-        help_text="Its clocks tell the hours, summer time included.",
+        help_text=gettext_lazy("Its clocks tell the hours, summer time included."),
         widget=forms.TextInput(attrs={"list": "zones", "spellcheck": "false", "autocomplete": "off"}),
     )
-    model_label = forms.ChoiceField(label="Model", required=False)
-    style_id = forms.ChoiceField(label="Style", required=False)
-    is_enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    model_label = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
+    style_id = forms.ChoiceField(label=gettext_lazy("Style"), required=False)
+    is_enabled = forms.BooleanField(label=gettext_lazy("Enabled"), required=False, initial=True)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         labels = ModelEndpoint.objects.order_by("label").values_list("label", flat=True)
         style_ids = Style.objects.order_by("style_id").values_list("style_id", flat=True)
         for name, default, values in (
-            ("model_label", "the one for schedules", [*labels]),
-            ("style_id", "the default one", [*style_ids]),
+            ("model_label", _("the one for schedules"), [*labels]),
+            ("style_id", _("the default one"), [*style_ids]),
         ):
             if (kept := self.initial.get(name)) and kept not in values:
                 values.append(kept)  # of a schedule that was made before it went away
@@ -116,7 +120,7 @@ def _save(request: TenantRequest, schedule: Schedule | None) -> HttpResponse:
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            messages.success(request, f"{saved.name} is saved.")
+            messages.success(request, _("%(name)s is saved.") % {"name": saved.name})
             return redirect("schedule-detail", slug=request.tenant.slug, pk=saved.pk)
     return _form_page(request, form, schedule)
 
@@ -173,7 +177,8 @@ def schedule_switch(request: TenantRequest, pk: int) -> HttpResponse:
     schedule = _schedule(pk)
     is_enabled = request.POST.get("is_enabled") == "on"
     schedules.switch_schedule(schedule, is_enabled=is_enabled, actor=request.user)
-    messages.success(request, f"{schedule.name} {'goes on' if is_enabled else 'is paused'}.")
+    told = _("%(name)s goes on.") if is_enabled else _("%(name)s is paused.")
+    messages.success(request, told % {"name": schedule.name})
     return redirect("schedule-list", slug=request.tenant.slug)
 
 
@@ -185,9 +190,11 @@ def schedule_run(request: TenantRequest, pk: int) -> HttpResponse:
     try:
         turn = schedules.run_now(schedule, actor=request.user, nonce=nonce[:64])
     except TurnConflict:
-        messages.error(request, f"{schedule.name} was changed since this page was opened. Press Run now again.")
+        told = _("%(name)s was changed since this page was opened. Press Run now again.")
+        messages.error(request, told % {"name": schedule.name})
     else:
-        messages.success(request, f"Turn {turn.pk} of {schedule.name} is queued.")
+        told = _("Turn %(number)s of %(name)s is queued.")
+        messages.success(request, told % {"number": turn.pk, "name": schedule.name})
     return redirect("schedule-detail", slug=request.tenant.slug, pk=pk)
 
 
@@ -196,5 +203,6 @@ def schedule_run(request: TenantRequest, pk: int) -> HttpResponse:
 def schedule_delete(request: TenantRequest, pk: int) -> HttpResponse:
     schedule = _schedule(pk)
     schedules.delete_schedule(schedule, actor=request.user)
-    messages.success(request, f"{schedule.name} is deleted. The turns that it made stay.")
+    told = _("%(name)s is deleted. The turns that it made stay.")
+    messages.success(request, told % {"name": schedule.name})
     return redirect("schedule-list", slug=request.tenant.slug)

@@ -8,6 +8,8 @@ from django.core.exceptions import ValidationError
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST
 
@@ -21,14 +23,16 @@ MAX_SHOWN = 200
 
 class SecretForm(forms.Form):
     name = forms.CharField(
+        label=gettext_lazy("Name"),
         max_length=64,
-        help_text="Tools refer to it as {secret:NAME} in a header. Letters, digits and _ only.",
+        help_text=gettext_lazy("Tools refer to it as {secret:NAME} in a header. Letters, digits and _ only."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
     value = forms.CharField(
+        label=gettext_lazy("Value"),
         strip=False,
         max_length=secrets.MAX_VALUE,
-        help_text="Shown to nobody from here on, you included.",
+        help_text=gettext_lazy("Shown to nobody from here on, you included."),
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
@@ -69,7 +73,7 @@ def secret_set(request: TenantRequest) -> HttpResponse:
     except NoKeys as error:
         form.add_error(None, str(error))
         return _page(request, form)
-    messages.success(request, f"{name} is set.")
+    messages.success(request, _("%(name)s is set.") % {"name": name})
     return redirect("secret-list", slug=request.tenant.slug)
 
 
@@ -78,5 +82,6 @@ def secret_set(request: TenantRequest) -> HttpResponse:
 def secret_delete(request: TenantRequest, pk: int) -> HttpResponse:
     secret = get_object_or_404(Secret.objects.filter(purpose=Purpose.TOOL), pk=pk)
     secrets.delete_secret(secret=secret, actor=request.user)
-    messages.success(request, f"{secret.name} is deleted. Tools that refer to it fail until it is set again.")
+    told = _("%(name)s is deleted. Tools that refer to it fail until it is set again.")
+    messages.success(request, told % {"name": secret.name})
     return redirect("secret-list", slug=request.tenant.slug)

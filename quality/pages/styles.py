@@ -7,6 +7,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.pages.access import TenantRequest, tenant_view
@@ -20,23 +22,26 @@ MAX_VERSIONS = 50
 
 
 class StyleForm(forms.Form):
-    style_id = forms.CharField(label="Style id", max_length=40, help_text="Turns name the style by it.")
-    name = forms.CharField(max_length=120)
+    style_id = forms.CharField(
+        label=gettext_lazy("Style id"), max_length=40, help_text=gettext_lazy("Turns name the style by it.")
+    )
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=120)
     system_prompt = forms.CharField(
-        label="System prompt",
+        label=gettext_lazy("System prompt"),
         required=False,
         strip=False,
         max_length=styles.MAX_PROMPT,
         widget=forms.Textarea(attrs={"rows": 12}),
     )
     examples = forms.CharField(
+        label=gettext_lazy("Examples"),
         required=False,
         max_length=styles.MAX_PROMPT * 2,
-        help_text='JSON array: [{"user": "Where is order 7?", "assistant": "It left on Monday."}]',
+        help_text=gettext_lazy('JSON array: [{"user": "Where is order 7?", "assistant": "It left on Monday."}]'),
         widget=forms.Textarea(attrs={"rows": 4, "class": "mono", "spellcheck": "false"}),
     )
     skills = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
-    is_default = forms.BooleanField(label="Default: for turns that name no style", required=False)
+    is_default = forms.BooleanField(label=gettext_lazy("Default: for turns that name no style"), required=False)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -46,13 +51,14 @@ class StyleForm(forms.Form):
     def clean_examples(self) -> tuple[tuple[str, str], ...]:
         value = read(self.cleaned_data["examples"].strip() or "[]")
         if not isinstance(value, list):
-            raise ValidationError("A JSON array is needed.")
+            raise ValidationError(_("A JSON array is needed."))
         pairs = []
         for number, one in enumerate(value, start=1):
             if not isinstance(one, dict) or set(one) != {"user", "assistant"}:
-                raise ValidationError(f"Example {number} needs user and assistant, and nothing else.")
+                told = _("Example %(number)s needs user and assistant, and nothing else.")
+                raise ValidationError(told % {"number": number})
             if not all(isinstance(part, str) for part in one.values()):
-                raise ValidationError(f"Example {number}: both are texts.")
+                raise ValidationError(_("Example %(number)s: both are texts.") % {"number": number})
             pairs.append((one["user"], one["assistant"]))
         return tuple(pairs)
 
@@ -63,8 +69,8 @@ class StyleForm(forms.Form):
 
 
 class SkillForm(forms.Form):
-    name = forms.CharField(max_length=40)
-    description = forms.CharField(max_length=500, required=False)
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=40)
+    description = forms.CharField(label=gettext_lazy("Description"), max_length=500, required=False)
     tools = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -152,7 +158,8 @@ def _save(request: TenantRequest, style: Style | None) -> HttpResponse:
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            messages.success(request, f"{saved.style_id} is at version {saved.version}; new turns use it.")
+            told = _("%(style)s is at version %(version)s; new turns use it.")
+            messages.success(request, told % {"style": saved.style_id, "version": saved.version})
             return redirect("style-detail", slug=request.tenant.slug, pk=saved.pk)
     return _form_page(request, form, style)
 
@@ -166,9 +173,11 @@ def style_restore(request: TenantRequest, pk: int, number: int) -> HttpResponse:
     except StyleVersion.DoesNotExist as error:
         raise Http404 from error
     except ValidationError as error:
-        messages.error(request, f"Version {number} cannot be used any more: {' '.join(error.messages)}")
+        told = _("Version %(number)s cannot be used any more: %(why)s")
+        messages.error(request, told % {"number": number, "why": " ".join(error.messages)})
     else:
-        messages.success(request, f"Version {number} is used again, as version {saved.version}.")
+        told = _("Version %(number)s is used again, as version %(version)s.")
+        messages.success(request, told % {"number": number, "version": saved.version})
     return redirect("style-detail", slug=request.tenant.slug, pk=pk)
 
 
@@ -177,7 +186,7 @@ def style_restore(request: TenantRequest, pk: int, number: int) -> HttpResponse:
 def style_delete(request: TenantRequest, pk: int) -> HttpResponse:
     style = _style(pk)
     styles.delete_style(style=style, actor=request.user)
-    messages.success(request, f"{style.style_id} is deleted.")
+    messages.success(request, _("%(name)s is deleted.") % {"name": style.style_id})
     return redirect("style-list", slug=request.tenant.slug)
 
 
@@ -193,7 +202,9 @@ def skill_save(request: TenantRequest) -> HttpResponse:
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            messages.success(request, f"Skill {skill.name} has {len(skill.tools)} tools.")
+            count = len(skill.tools)
+            told = ngettext("Skill %(name)s has %(count)s tool.", "Skill %(name)s has %(count)s tools.", count)
+            messages.success(request, told % {"name": skill.name, "count": count})
             return redirect("style-list", slug=request.tenant.slug)
     return _list_page(request, form)
 
@@ -207,5 +218,5 @@ def skill_delete(request: TenantRequest, pk: int) -> HttpResponse:
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
-        messages.success(request, f"Skill {skill.name} is deleted.")
+        messages.success(request, _("Skill %(name)s is deleted.") % {"name": skill.name})
     return redirect("style-list", slug=request.tenant.slug)

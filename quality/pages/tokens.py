@@ -8,26 +8,42 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
 from quality.pages.access import TenantRequest, tenant_view
 from tenants.models import ApiToken, Role, Scope
 from tenants.tokens import issue_token, revoke_token
 
-LIVES = {"7": "7 days", "30": "30 days", "90": "90 days", "365": "1 year", "": "no expiry"}
+LIVES = {
+    "7": gettext_lazy("7 days"),
+    "30": gettext_lazy("30 days"),
+    "90": gettext_lazy("90 days"),
+    "365": gettext_lazy("1 year"),
+    "": gettext_lazy("no expiry"),
+}
 
 
 class TokenForm(forms.Form):
-    name = forms.CharField(max_length=120, help_text="Where it will be used, such as “CI of the shop agent”.")
-    scopes = forms.MultipleChoiceField(choices=Scope.choices, widget=forms.CheckboxSelectMultiple)
-    life = forms.ChoiceField(label="Expires after", choices=list(LIVES.items()), initial="90", required=False)
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=120,
+        help_text=gettext_lazy("Where it will be used, such as “CI of the shop agent”."),
+    )
+    scopes = forms.MultipleChoiceField(
+        label=gettext_lazy("Scopes"), choices=Scope.choices, widget=forms.CheckboxSelectMultiple
+    )
+    life = forms.ChoiceField(
+        label=gettext_lazy("Expires after"), choices=list(LIVES.items()), initial="90", required=False
+    )
 
     rate_per_minute = forms.IntegerField(
-        label="Requests a minute through the gateway",
+        label=gettext_lazy("Requests a minute through the gateway"),
         required=False,
         min_value=1,
         max_value=100_000,
-        help_text="For the scope gateway. Empty: as the service is set.",
+        help_text=gettext_lazy("For the scope gateway. Empty: as the service is set."),
     )
 
     def expires_at(self) -> dt.datetime | None:
@@ -73,5 +89,5 @@ def token_create(request: TenantRequest) -> HttpResponse:
 def token_revoke(request: TenantRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(ApiToken.objects.all(), pk=pk)
     if revoke_token(token=token, actor=request.user):
-        messages.success(request, f"Token “{token.name}” is revoked.")
+        messages.success(request, _("Token “%(name)s” is revoked.") % {"name": token.name})
     return redirect("token-list", slug=request.tenant.slug)

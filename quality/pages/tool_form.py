@@ -6,6 +6,8 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from engine.strict_json import JsonError, read_json
 from engine.tools.definitions import MAX_DESCRIPTION, HttpDefinition, definition_faults
@@ -20,41 +22,54 @@ CODE = {"spellcheck": "false", "class": "mono"}
 class ToolForm(forms.Form):
     """The members of a definition, one by one. `item()` gives the definition, to be judged as a whole."""
 
-    name = forms.CharField(max_length=64, help_text="The model calls it by this: letters, digits, - and _.")
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=64,
+        help_text=gettext_lazy("The model calls it by this: letters, digits, - and _."),
+    )
     description = forms.CharField(
+        label=gettext_lazy("Description"),
         max_length=MAX_DESCRIPTION,
-        help_text="The model chooses by it.",
+        help_text=gettext_lazy("The model chooses by it."),
         widget=forms.Textarea(attrs={"rows": 3}),
     )
-    method = forms.ChoiceField(choices=[(method, method) for method in METHODS])
+    method = forms.ChoiceField(label=gettext_lazy("Method"), choices=[(method, method) for method in METHODS])
     url = forms.CharField(
         label="URL",
         max_length=4000,
-        help_text="Arguments may stand in the path and in query values: https://api.example.com/orders/{number}",
+        help_text=gettext_lazy(
+            "Arguments may stand in the path and in query values: https://api.example.com/orders/{number}"
+        ),
         widget=forms.TextInput(attrs={"spellcheck": "false", "class": "mono"}),
     )
     headers = forms.CharField(
+        label=gettext_lazy("Headers"),
         required=False,
         max_length=20_000,
-        help_text="One a line. Secrets by name: Authorization: Bearer {secret:SHOP_KEY}",
+        help_text=gettext_lazy("One a line. Secrets by name: Authorization: Bearer {secret:SHOP_KEY}"),
         widget=forms.Textarea(attrs=CODE | {"rows": 3}),
     )
     parameters = forms.CharField(
+        label=gettext_lazy("Parameters"),
         max_length=MAX_JSON,
         initial=START,
-        help_text="JSON Schema of the arguments.",
+        help_text=gettext_lazy("JSON Schema of the arguments."),
         widget=forms.Textarea(attrs=CODE | {"rows": 12}),
     )
     mode = forms.ChoiceField(
-        label="Calls run", choices=[("auto", "by themselves"), ("approve", "when a person has approved them")]
+        label=gettext_lazy("Calls run"),
+        choices=[("auto", gettext_lazy("by themselves")), ("approve", gettext_lazy("when a person has approved them"))],
     )
     safety = forms.ChoiceField(
-        label="Repeating a call",
-        choices=[("safe", "is safe: it changes nothing"), ("unsafe", "is unsafe: it must not happen twice")],
+        label=gettext_lazy("Repeating a call"),
+        choices=[
+            ("safe", gettext_lazy("is safe: it changes nothing")),
+            ("unsafe", gettext_lazy("is unsafe: it must not happen twice")),
+        ],
         initial="unsafe",
     )
-    follow_redirects = forms.BooleanField(label="Follow redirects (GET only)", required=False)
-    is_enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    follow_redirects = forms.BooleanField(label=gettext_lazy("Follow redirects (GET only)"), required=False)
+    is_enabled = forms.BooleanField(label=gettext_lazy("Enabled"), required=False, initial=True)
 
     def clean_headers(self) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -62,7 +77,7 @@ class ToolForm(forms.Form):
             if line.strip():
                 name, colon, value = line.partition(":")
                 if not colon or not name.strip():
-                    raise ValidationError(f"Line {number} is not of the form Name: value.")
+                    raise ValidationError(_("Line %(number)s is not of the form Name: value.") % {"number": number})
                 headers[name.strip()] = value.strip()
         return headers
 
@@ -86,9 +101,9 @@ class JsonForm(forms.Form):
     """A definition as its author writes it."""
 
     definition = forms.CharField(
-        max_length=MAX_JSON, label="Definition", widget=forms.Textarea(attrs=CODE | {"rows": 24})
+        max_length=MAX_JSON, label=gettext_lazy("Definition"), widget=forms.Textarea(attrs=CODE | {"rows": 24})
     )
-    is_enabled = forms.BooleanField(label="Enabled", required=False, initial=True)
+    is_enabled = forms.BooleanField(label=gettext_lazy("Enabled"), required=False, initial=True)
 
     def clean_definition(self) -> Any:
         return read(self.cleaned_data["definition"])
@@ -110,7 +125,7 @@ def read(text: str) -> Any:
     try:
         return read_json(text)
     except JsonError as error:
-        raise ValidationError(f"This is not JSON: {error}.") from error
+        raise ValidationError(_("This is not JSON: %(why)s.") % {"why": error}) from error
 
 
 def pretty(value: Mapping[str, Any] | Any) -> str:

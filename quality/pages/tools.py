@@ -8,6 +8,8 @@ from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from engine.errors import ToolError
@@ -38,15 +40,17 @@ class SwitchForm(forms.Form):
 class LimitsForm(forms.Form):
     """Empty fields take the operator's defaults."""
 
-    max_cycles = forms.IntegerField(label="Model replies in a turn", required=False, min_value=1)
-    tool_timeout_s = forms.FloatField(label="Seconds for a call", required=False)
-    result_max_chars = forms.IntegerField(label="Characters of a result", required=False, min_value=1)
-    max_calls = forms.IntegerField(label="Calls in a turn", required=False, min_value=1)
-    max_tokens = forms.IntegerField(label="Tokens of a turn", required=False, min_value=1)
+    max_cycles = forms.IntegerField(label=gettext_lazy("Model replies in a turn"), required=False, min_value=1)
+    tool_timeout_s = forms.FloatField(label=gettext_lazy("Seconds for a call"), required=False)
+    result_max_chars = forms.IntegerField(label=gettext_lazy("Characters of a result"), required=False, min_value=1)
+    max_calls = forms.IntegerField(label=gettext_lazy("Calls in a turn"), required=False, min_value=1)
+    max_tokens = forms.IntegerField(label=gettext_lazy("Tokens of a turn"), required=False, min_value=1)
     max_cost = forms.FloatField(
-        label="Money of a turn", required=False, help_text="In the currency of the models’ prices."
+        label=gettext_lazy("Money of a turn"),
+        required=False,
+        help_text=gettext_lazy("In the currency of the models’ prices."),
     )
-    wall_time_s = forms.FloatField(label="Seconds of a turn", required=False)
+    wall_time_s = forms.FloatField(label=gettext_lazy("Seconds of a turn"), required=False)
 
 
 def _show(request: TenantRequest, template: str, context: dict[str, Any], status: int = 200) -> HttpResponse:
@@ -99,7 +103,7 @@ def limits_set(request: TenantRequest) -> HttpResponse:
         except ValidationError as error:
             form.add_error(None, error)
         else:
-            messages.success(request, "The limits are set; turns that begin from now on keep them.")
+            messages.success(request, _("The limits are set; turns that begin from now on keep them."))
             return redirect("tool-list", slug=request.tenant.slug)
     return _list_page(request, form)
 
@@ -109,7 +113,7 @@ def limits_set(request: TenantRequest) -> HttpResponse:
 def scripts_switch(request: TenantRequest) -> HttpResponse:
     is_enabled = request.POST.get("is_enabled") == "on"
     scripts.switch(is_enabled=is_enabled, actor=request.user)
-    messages.success(request, f"Script tools are {'on' if is_enabled else 'off'}.")
+    messages.success(request, _("Script tools are on.") if is_enabled else _("Script tools are off."))
     return redirect("tool-list", slug=request.tenant.slug)
 
 
@@ -121,7 +125,7 @@ def databases_choose(request: TenantRequest) -> HttpResponse:
     except ValidationError as error:
         messages.error(request, " ".join(error.messages))
     else:
-        messages.success(request, "The databases are chosen.")
+        messages.success(request, _("The databases are chosen."))
     return redirect("tool-list", slug=request.tenant.slug)
 
 
@@ -135,9 +139,9 @@ def tool_switch(request: TenantRequest) -> HttpResponse:
     form = SwitchForm(request.POST)
     if form.is_valid():
         tools.set_switch(name=name, **form.cleaned_data, actor=request.user)
-        messages.success(request, f"{name} is saved.")
+        messages.success(request, _("%(name)s is saved.") % {"name": name})
     else:
-        messages.error(request, "Mode and safety are chosen from the lists.")
+        messages.error(request, _("Mode and safety are chosen from the lists."))
     return redirect("tool-list", slug=request.tenant.slug)
 
 
@@ -207,10 +211,12 @@ def _save(request: TenantRequest, row: HttpToolRow | None) -> HttpResponse:
 
 
 def _tell_saved(request: TenantRequest, saved: tools.Saved) -> None:
-    messages.success(request, f"{saved.row.name} is saved; turns that begin from now on use it.")
+    told = _("%(name)s is saved; turns that begin from now on use it.")
+    messages.success(request, told % {"name": saved.row.name})
     for name in saved.missing:
         place = tools.place_of(tools.definition_of(saved.row))
-        messages.warning(request, f"{saved.row.name} may not send {name} to {place.origin} yet: set it under Secrets.")
+        told = _("%(tool)s may not send %(secret)s to %(place)s yet: set it under Secrets.")
+        messages.warning(request, told % {"tool": saved.row.name, "secret": name, "place": place.origin})
 
 
 @require_GET
@@ -262,7 +268,8 @@ def tool_restore(request: TenantRequest, pk: int, number: int) -> HttpResponse:
     except HttpToolVersion.DoesNotExist as error:
         raise Http404 from error
     except ToolError as error:
-        messages.error(request, f"Version {number} cannot be used any more: {error}")
+        told = _("Version %(number)s cannot be used any more: %(why)s")
+        messages.error(request, told % {"number": number, "why": error})
     else:
         _tell_saved(request, saved)
     return redirect("tool-detail", slug=request.tenant.slug, pk=pk)
@@ -273,7 +280,8 @@ def tool_restore(request: TenantRequest, pk: int, number: int) -> HttpResponse:
 def tool_enable(request: TenantRequest, pk: int) -> HttpResponse:
     row = _row(pk)
     tools.switch_tool(row=row, is_enabled=request.POST.get("is_enabled") == "on", actor=request.user)
-    messages.success(request, f"{row.name} is {'enabled' if row.is_enabled else 'off'}.")
+    told = _("%(name)s is enabled.") if row.is_enabled else _("%(name)s is off.")
+    messages.success(request, told % {"name": row.name})
     return redirect("tool-list", slug=request.tenant.slug)
 
 
@@ -282,7 +290,7 @@ def tool_enable(request: TenantRequest, pk: int) -> HttpResponse:
 def tool_delete(request: TenantRequest, pk: int) -> HttpResponse:
     row = _row(pk)
     tools.delete_tool(row=row, actor=request.user)
-    messages.success(request, f"{row.name} is deleted.")
+    messages.success(request, _("%(name)s is deleted.") % {"name": row.name})
     return redirect("tool-list", slug=request.tenant.slug)
 
 
@@ -321,9 +329,9 @@ def tools_import(request: TenantRequest) -> HttpResponse:
     """Takes in an array of definitions, a file or pasted: all of them or none. What was refused stays to be mended."""
     uploaded = request.FILES.get("file")
     text = request.POST.get("definitions", "")
-    faults: list[str] = [f"{name} is larger than 5 MiB." for name in too_large(request)]
+    faults: list[str] = [_("%(name)s is larger than 5 MiB.") % {"name": name} for name in too_large(request)]
     if not faults and uploaded is None and not text.strip():
-        faults = ["Choose a file, or paste the array."]
+        faults = [_("Choose a file, or paste the array.")]
     if faults:
         return _list_page(request, LimitsForm(initial=_own_limits()), import_faults=faults, import_text=text)
     try:
@@ -331,8 +339,10 @@ def tools_import(request: TenantRequest) -> HttpResponse:
     except ToolError as error:
         faults = list(tools.fault_texts(error))[:MAX_FAULTS]
         return _list_page(request, LimitsForm(initial=_own_limits()), import_faults=faults, import_text=text)
-    messages.success(request, f"{len(saved)} tools are taken in.")
+    told = ngettext("%(count)s tool is taken in.", "%(count)s tools are taken in.", len(saved))
+    messages.success(request, told % {"count": len(saved)})
     for one in saved:
         for name in one.missing:
-            messages.warning(request, f"{one.row.name} waits for the secret {name}: set it under Secrets.")
+            told = _("%(tool)s waits for the secret %(secret)s: set it under Secrets.")
+            messages.warning(request, told % {"tool": one.row.name, "secret": name})
     return redirect("tool-list", slug=request.tenant.slug)

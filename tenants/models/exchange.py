@@ -5,11 +5,26 @@ from typing import Any
 
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from engine.tools.exchange import OrderState, Verification
 from tenants.models.base import TenantManager, TenantModel, tenant_key
 
-CURRENCY = RegexValidator(r"^[A-Z0-9]{2,12}\Z", "A currency is 2 to 12 capital letters and digits.")
+# How states are called; what is kept is the engine's own word.
+IDENTITIES = [
+    (Verification.NONE.value, pgettext_lazy("identity", "none")),
+    (Verification.PENDING.value, pgettext_lazy("identity", "pending")),
+    (Verification.VERIFIED.value, pgettext_lazy("identity", "verified")),
+    (Verification.REJECTED.value, pgettext_lazy("identity", "rejected")),
+]
+ORDER_STATES = [
+    (OrderState.CREATED.value, pgettext_lazy("order", "created")),
+    (OrderState.PAID.value, pgettext_lazy("order", "paid")),
+    (OrderState.PAID_OUT.value, pgettext_lazy("order", "paid_out")),
+    (OrderState.CANCELLED.value, pgettext_lazy("order", "cancelled")),
+]
+
+CURRENCY = RegexValidator(r"^[A-Z0-9]{2,12}\Z", gettext_lazy("A currency is 2 to 12 capital letters and digits."))
 _NOT_NEGATIVE = [MinValueValidator(Decimal(0))]
 
 
@@ -96,7 +111,7 @@ class ExchangeCustomer(TenantModel):
     """Whether a contact's identity is verified."""
 
     contact_id = models.TextField()
-    verification = models.TextField(choices=[(one.value, one.value) for one in Verification])
+    verification = models.TextField(choices=IDENTITIES)
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = TenantManager["ExchangeCustomer"]()
@@ -125,7 +140,7 @@ class ExchangeOrder(TenantModel):
     give_amount = _amount()
     get_amount = _amount()
     needs_verification = models.BooleanField()
-    state = models.TextField(choices=[(one.value, one.value) for one in OrderState], default=OrderState.CREATED)
+    state = models.TextField(choices=ORDER_STATES, default=OrderState.CREATED)
     create_key = models.TextField()
     payout_key = models.TextField(null=True)
     destination = models.TextField(blank=True)

@@ -20,7 +20,12 @@ sys.path.insert(0, str(ROOT / "bin"))
 import messages
 
 LANGUAGES = sorted(messages.PLURALS)
-TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
+ATTRIBUTES_ALONE = {"components/decide_form.html"}  # no HTML by itself: it stands inside a tag
+TEMPLATES = sorted(
+    path
+    for path in (ROOT / "templates").rglob("*.html")
+    if str(path.relative_to(ROOT / "templates")) not in ATTRIBUTES_ALONE
+)
 # Programs are answered in English: what the API says is no page's.
 OF_PROGRAMS = ("quality/api/", "quality/gateway/", "quality/cases/")
 MODULES = [

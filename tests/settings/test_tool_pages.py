@@ -150,7 +150,7 @@ def test_the_array_goes_out_and_comes_in(browse, row, inside):
     array = client.get(f"{PAGE}export.json")
     assert array.headers["Content-Disposition"] == 'attachment; filename="acme-tools.json"'
     client.post(f"{PAGE}{row.pk}/delete/")
-    assert "1 tools are taken in" in client.post(f"{PAGE}import/", {"definitions": array.text}, follow=True).text
+    assert "1 tool is taken in" in client.post(f"{PAGE}import/", {"definitions": array.text}, follow=True).text
     assert "is not JSON" in client.post(f"{PAGE}import/", {"definitions": "["}, follow=True).text
     with inside():
         assert HttpToolRow.objects.count() == 1
@@ -160,7 +160,7 @@ def test_a_file_of_definitions_is_taken_in(browse, inside):
     client = browse()
     kept = json.dumps([definition(name="from_file")]).encode()
     file = SimpleUploadedFile("tools.json", kept, content_type="application/json")
-    assert "1 tools are taken in" in client.post(f"{PAGE}import/", {"file": file}, follow=True).text
+    assert "1 tool is taken in" in client.post(f"{PAGE}import/", {"file": file}, follow=True).text
     with inside():
         assert HttpToolRow.objects.get().name == "from_file"
     for content, told in ((b"\xff", "not UTF-8"), (b"{}", "array"), (b"[1]", "object")):
