@@ -69,10 +69,10 @@
       made.dataset.text = "";
       return made;
     };
-    const reply = () => element("div", "message role-assistant", element("span", "role", "assistant"), element("div", "said", place("div", "text")));
+    const reply = () => element("div", "message role-assistant", element("span", "role", section.dataset.wordsAssistant), element("div", "said", place("div", "text")));
     const call = () => {
-      const head = element("header", "call-head", element("h2", "call-name"), element("span", "tag streaming", "streaming"));
-      return element("article", "call", head, element("section", "call-part", element("h3", "", "Arguments, as they come"), place("pre", "value")));
+      const head = element("header", "call-head", element("h2", "call-name"), element("span", "tag streaming", section.dataset.wordsStreaming));
+      return element("article", "call", head, element("section", "call-part", element("h3", "", section.dataset.wordsArguments), place("pre", "value")));
     };
     const write = (target, text) => {
       const shown = Number(target.dataset.shown ?? target.textContent.length);

@@ -1,5 +1,5 @@
 // Files dropped on the form go into its input; a bar shows how far they are sent; a file that is too large or empty is
-// told before it is sent. The form itself is sent by htmx, or by the browser.
+// told before it is sent. The form itself is sent by htmx, or by the browser; it brings the words (data-words-…).
 (() => {
   const form = (event) => event.target.closest?.("[data-upload]");
 
@@ -26,7 +26,7 @@
     if (!target || event.target.type !== "file") return;
     const limit = Number(target.dataset.maxBytes);
     const bad = [...event.target.files].find((file) => file.size > limit || !file.size);
-    fault(target, bad ? `${bad.name}: ${bad.size ? `larger than ${Math.round(limit / 1048576)} MiB. Split it.` : "the file is empty."}` : "");
+    fault(target, bad ? `${bad.name}: ${bad.size ? target.dataset.wordsTooLarge.replace("{limit}", Math.round(limit / 1048576)) : target.dataset.wordsEmpty}` : "");
     if (bad) event.target.value = "";
     else target.querySelector("button[type=submit]").focus();
   });
@@ -37,11 +37,11 @@
     const percent = Math.floor((100 * event.detail.loaded) / event.detail.total);
     bar.hidden = false;
     bar.value = percent;
-    target.querySelector("[data-upload-words]").textContent = percent < 100 ? `${percent} % sent` : "Sent. Reading its beginning…";
+    target.querySelector("[data-upload-words]").textContent = percent < 100 ? target.dataset.wordsSent.replace("{percent}", `${percent} %`) : target.dataset.wordsReading;
   });
   for (const name of ["htmx:sendError", "htmx:responseError"]) {
     document.addEventListener(name, (event) => {
-      if (form(event)) fault(form(event), "The upload broke off. Nothing of it was kept; send it again.");
+      if (form(event)) fault(form(event), form(event).dataset.wordsBrokeOff);
     });
   }
 })();
