@@ -12,6 +12,8 @@ from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -26,7 +28,7 @@ from tenants.models import Role
 from tenants.scope import tenant_scope
 
 FORMATS = [
-    (name, "Recognise it" if name == importer.DETECT else formats.FORMATS[name].LABEL)
+    (name, gettext_lazy("Recognise it") if name == importer.DETECT else formats.FORMATS[name].LABEL)
     for name in importer.FORMAT_CHOICES
 ]
 PAGE_SIZE = 50
@@ -72,22 +74,23 @@ def import_upload(request: TenantRequest) -> HttpResponse:
     """Keep each file of the form as a preview; what cannot be a trace file is told back by name."""
     form = FormatForm(request.POST)
     limit = settings.IMPORT_MAX_BYTES // (1024 * 1024)
-    faults = [f"{name}: The file is larger than {limit} MiB. Split it." for name in too_large(request)]
+    told = _("The file is larger than %(limit)s MiB. Split it.") % {"limit": limit}
+    faults = [f"{name}: {told}" for name in too_large(request)]
     if not form.is_valid():
-        return _list(request, [f"Format: {message}" for message in form.errors.get("format", [])])
+        return _list(request, [f"{_('Format')}: {message}" for message in form.errors.get("format", [])])
     jobs: list[Import] = []
     files = cast(list[TemporaryUploadedFile], request.FILES.getlist("files"))
     for upload in files:
         try:
             if not upload.size:
-                raise importer.UploadRefused("The file is empty.")
+                raise importer.UploadRefused(_("The file is empty."))
             jobs.append(
                 importer.accept_upload(upload=upload, format_name=form.cleaned_data["format"], created_by=request.user)
             )
         except importer.UploadRefused as refusal:
             faults.append(f"{upload.name}: {refusal}")
     if not files and not faults:
-        faults.append("Choose at least one file.")
+        faults.append(_("Choose at least one file."))
     if faults:
         return _list(request, faults)
     address = reverse("import-detail", args=[request.tenant.slug, jobs[0].pk])
@@ -123,7 +126,8 @@ def _look_at(job: Import) -> Preview:
                 file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=job.format, foresee=store.foresee
             )
     except OSError as error:
-        return Preview(failure=f"The file cannot be read ({error.strerror}). Discard it and upload it again.")
+        told = _("The file cannot be read (%(reason)s). Discard it and upload it again.")
+        return Preview(failure=told % {"reason": error.strerror})
 
 
 def _waiting(request: TenantRequest, job: Import) -> list[Import]:
@@ -152,7 +156,8 @@ def import_begin(request: TenantRequest, pk: int) -> HttpResponse:
     """Import what was previewed."""
     job = get_object_or_404(Import.objects.all(), pk=pk)
     began = importer.begin(job)
-    return _go_on(request, job, f"{job.filename} is being imported." if began else "That was decided before.")
+    told = _("%(file)s is being imported.") % {"file": job.filename} if began else _("That was decided before.")
+    return _go_on(request, job, told)
 
 
 @require_POST
@@ -161,7 +166,8 @@ def import_discard(request: TenantRequest, pk: int) -> HttpResponse:
     """Forget a preview and its file."""
     job = get_object_or_404(Import.objects.all(), pk=pk)
     gone = importer.discard(pk)
-    told = f"{job.filename} was discarded, nothing of it was stored." if gone else "That was decided before."
+    discarded = _("%(file)s was discarded, nothing of it was stored.") % {"file": job.filename}
+    told = discarded if gone else _("That was decided before.")
     return _go_on(request, None if gone else job, told)
 
 
@@ -182,7 +188,7 @@ def import_take_back(request: TenantRequest, pk: int) -> HttpResponse:
     """Take the whole import back."""
     get_object_or_404(Import.objects.all(), pk=pk)
     if not taking_back.order(pk, actor=request.user):
-        messages.info(cast(HttpRequest, request), "It was taken back before, or is not at its end.")
+        messages.info(cast(HttpRequest, request), _("It was taken back before, or is not at its end."))
     return redirect("import-detail", slug=request.tenant.slug, pk=pk)
 
 

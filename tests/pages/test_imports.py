@@ -329,6 +329,46 @@ def test_a_wrong_guess_is_corrected_and_looked_at_again(operator, inside, tenant
         assert Import.objects.get().format == "anthropic_messages"
 
 
+ANTHROPIC = json.dumps({"messages": [
+    {"role": "user", "content": "Is it sent?"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "get_order", "input": {"n": "7"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "sent"}]}]})  # fmt: skip
+
+
+def test_a_format_that_finds_nothing_says_so_and_which_one_would(operator):
+    address = operator.post(UPLOAD, {"files": file(ANTHROPIC), "format": "openai_chat"}).url
+    page = operator.get(address).text
+    assert "No call was found in it." in page
+    assert "Read it as Anthropic Messages: 1 call" in page
+    (form,) = re.findall(r'<form[^>]*?action="([^"]+format/)">.{0,400}?name="format" value="([^"]+)"', page, re.DOTALL)
+    assert operator.post(form[0], {"format": form[1]}).url == address
+    page = operator.get(address).text
+    assert "Anthropic Messages</strong>, as you said" in page
+    assert "No call was found" not in page
+    assert re.search(r'<td class="mono">.{0,40}get_order', page)
+
+
+@pytest.mark.parametrize("data", ['{"messages": [{"role": "user", "content": "Hi"}]}', '{"a": 1}'])
+def test_a_file_in_which_no_format_finds_a_call_says_so(operator, data):
+    page = operator.get(operator.post(UPLOAD, {"files": file(data), "format": "auto"}).url).text
+    assert "No call was found in it." in page
+    assert "No other format finds any either" in page
+
+
+def test_a_viewer_sees_that_nothing_was_understood_and_no_button(operator, browse):
+    address = operator.post(UPLOAD, {"files": file(ANTHROPIC), "format": "openai_chat"}).url
+    page = browse("viewer").get(address).text
+    assert "No call was found in it." in page
+    assert "Read it as Anthropic" not in page
+
+
+def test_a_preview_tells_what_is_stored_already(operator, inside, tenant, queued):
+    operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"})
+    run_import(begun(inside).pk, tenant=tenant)
+    page = operator.get(operator.post(UPLOAD, {"files": file(GOOD), "format": "auto"}).url).text
+    assert re.search(r"<dt>stored already</dt>\s*<dd>\s*[1-9]", page)
+
+
 def test_what_was_odd_is_said_in_words(operator):
     address = operator.post(UPLOAD, {"files": file(UI), "format": "auto"}).url
     page = operator.get(address).text
