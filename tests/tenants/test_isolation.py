@@ -25,7 +25,9 @@ from quality.models import (
     ImportIssue,
     Proposal,
     ProposalEvent,
+    QueueEntry,
     Review,
+    ReviewQueue,
     ToolCall,
     Turn,
 )
@@ -62,6 +64,7 @@ class Side:
     case: Case
     coach_run: CoachRun
     export_job: Export
+    queue: ReviewQueue
 
 
 def make(slug: str, word: str, number: int) -> Side:
@@ -121,7 +124,11 @@ def make(slug: str, word: str, number: int) -> Side:
         coach = {"style_id": f"{word}-style", "style_version": 1, "summary": f"{word} summary"}
         run = CoachRun.objects.create(**coach, method="rules", state="done", created_by=admin.user)
         out = Export.objects.create(kind="calls", query=f"tool={word}_tool", failure=f"{word}!", created_by=admin.user)
-    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run, out)
+        queue = ReviewQueue.objects.create(name=f"{word} queue", guidelines=f"{word} rule", created_by=admin.user)
+        QueueEntry.objects.create(
+            queue=queue, turn=turn, cycle=0, call=call, started_at=turn.started_at, tool_name=f"{word}_tool"
+        )
+    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run, out, queue)
 
 
 @pytest.fixture
@@ -151,6 +158,7 @@ def addresses(side: Side, *, slug: str) -> list[str]:
         "coach/proposals/": side.coach_run.pk,
         "coach/": side.coach_run.pk,
         "proposals/": side.proposal.pk,
+        "queues/": side.queue.pk,
         "reviewers/": side.admin.user_id,
     }
     found = []

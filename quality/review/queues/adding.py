@@ -13,6 +13,7 @@ from django.db import connections, transaction
 from django.http import QueryDict
 from django.utils import timezone
 
+from quality import calls
 from quality.calls import CallFilter
 from quality.filters import CallFilterForm, query_of
 from quality.models import QueueEntry, ReviewQueue
@@ -149,6 +150,11 @@ def add_matching(
                 break
         _record("queue.added", queue, actor, token, number=added, query=query_of(wanted))
     return added
+
+
+def count(wanted: CallFilter) -> int:
+    """How many calls a filter lets through; COUNT_CAP + 1 stands for more."""
+    return calls.count(wanted)
 
 
 def add_batch(
