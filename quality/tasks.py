@@ -127,6 +127,18 @@ def run_bulk_action(tenant_id: int, action_id: int) -> None:
 
 
 @shared_task(acks_late=True, ignore_result=True, time_limit=300)
+def count_hours(tenant_id: int) -> None:
+    """Hours of a tenant whose calls changed since they were counted."""
+    from quality import rollups
+    from tenants.scope import tenant_scope
+
+    with tenant_scope(tenant_id):
+        more = rollups.count_marked()
+    if more:
+        publish(count_hours, tenant_id)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=300)
 def make_hints(tenant_id: int) -> None:
     """Hints of a tenant's turns that wait; what is left after a minute goes into another message."""
     from quality.review import hinting
@@ -170,7 +182,7 @@ def tick() -> None:
 
 def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
     """What a tick does, in its order, by names for the log."""
-    from quality import export_jobs
+    from quality import export_jobs, rollups
     from quality.improve.coach import runs as coach
     from quality.ingest import importer, otlp_store, taking_back, uploads
     from quality.replay import notify
@@ -199,7 +211,8 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
         ("notifications", notify.deliver_due),
         ("webhooks", outbox.deliver_due),
         ("hints of older rules", hinting.sweep_outdated),
-        ("hints", lambda: _publish_hints(hinting.waiting())),
+        ("hints", lambda: _publish_each(make_hints, hinting.waiting())),
+        ("counts by the hour", lambda: _publish_each(count_hours, rollups.waiting())),
         ("calls for queues", lambda: _publish_queues(fill_queue, adding.unfinished())),
         ("order of queues", lambda: _publish_queues(refresh_queue, refreshing.overdue())),
         ("deleted queues", making.purge),
@@ -227,6 +240,6 @@ def _publish_queues(task: Task, queues: Iterable[tuple[int, int]]) -> None:
         publish(task, tenant_id, queue_id)
 
 
-def _publish_hints(tenants: Iterable[int]) -> None:
+def _publish_each(task: Task, tenants: Iterable[int]) -> None:
     for tenant_id in tenants:
-        publish(make_hints, tenant_id)
+        publish(task, tenant_id)

@@ -1,115 +1,27 @@
-"""The list of calls, and one call or turn with everything needed to judge it."""
+"""One call or turn with everything needed to judge it."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.db.models import F, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext
 from django.views.decorators.http import require_GET
 
-from quality import calls
-from quality.filters import CallListForm
-from quality.models import Label, ToolCall, Turn, TurnRun
+from quality.models import ToolCall, Turn, TurnRun
 from quality.pages.access import TenantRequest, tenant_view
-from quality.pages.conditions import Words, conditions
-from quality.pages.conditions import chips as conditions_in_words
+from quality.pages.diff import diff
 from quality.pages.labels import label_context
-from quality.pages.render import render_page
+from quality.review import jsonview
 from quality.review.conversation import Conversation, message_text, read_conversation
-from quality.review.evidence import ItemEvidence, Sibling, evidence_of, siblings, turn_without_payload
-from quality.review.hints import RULES
+from quality.review.evidence import ItemEvidence, Octets, Sibling, evidence_for, siblings, turn_without_payload
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
+from quality.review.offered import CHANGED, since
+from quality.review.sources import Desk
+from quality.review.todays import todays
 from quality.turns.transcript import transcript_of
-
-FILTER_WORDS = {
-    "tool": "tool",
-    "label": "label",
-    "hint": "hint",
-    "error": "outcome",
-    "source": "source",
-    "style": "style",
-    "model": "model",
-    "toolset": "toolset",
-    "conversation": "conversation",
-    "message": "message",
-    "outbound_message": "outbound message",
-    "contact": "contact",
-    "from": "from",
-    "to": "until",
-}
-PRIMARY = ("tool", "label", "hint", "error", "source")
-_SHOWN: Words = {
-    "error": {"yes": "failed", "no": "worked", "none": "not recorded"},
-    "label": {**dict(Label.choices), calls.UNLABELLED: "none yet"},
-    "hint": {**{rule.name: rule.word for rule in RULES}, calls.ANY_HINT: "any"},
-}
-
-
-def filter_query(data: QueryDict) -> QueryDict:
-    """What of a query string is the filter of calls."""
-    return conditions(data, FILTER_WORDS)
-
-
-def chips(query: QueryDict) -> list[dict[str, str]]:
-    """The filter of calls in words."""
-    return conditions_in_words(query, FILTER_WORDS, _SHOWN)
-
-
-def filter_context(form: CallListForm, query: QueryDict) -> dict[str, Any]:
-    """What the filter component shows; three queries."""
-    return {
-        "form": form,
-        "query": query.urlencode(),
-        "chips": chips(query),
-        "more_open": any(name not in PRIMARY for name in query),
-        "values": {name: query.get(name, "") for name in FILTER_WORDS},
-        "others": [(name, value) for name in ("tool", "label", "hint") for value in query.getlist(name)[1:]],
-        "tools": calls.tool_names(),
-        "sources": calls.sources(),
-        "labels": [*Label.choices, (calls.UNLABELLED, "Unlabelled")],
-        "hints": _hint_choices(query.get("hint", "")),
-    }
-
-
-def _hint_choices(chosen: str) -> list[tuple[str, str, str]]:
-    """Value, word, and how many calls there are of each rule that says anything, and of the one chosen."""
-    counts = calls.hint_counts()
-    return [
-        (rule.name, rule.word, f"{counts[rule.name]:,}" if counts[rule.name] <= calls.COUNT_CAP else "many")
-        for rule in RULES
-        if counts[rule.name] or rule.name == chosen
-    ]
-
-
-@require_GET
-@tenant_view()
-def call_list(request: TenantRequest) -> HttpResponse:
-    """Calls newest first. Bad filters are told back with no rows: a wider list would be taken for the answer."""
-    form = CallListForm(request.GET)
-    query = filter_query(request.GET)
-    context = filter_context(form, query) | {"unknown": form.unknown(), "page": None, "count": 0}
-    if form.is_valid():
-        wanted = form.wanted
-        context["page"] = calls.find(wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
-        context["asked_hints"] = wanted.hints
-        context["count"] = calls.count(wanted)
-        context["capped"] = context["count"] > calls.COUNT_CAP
-        context["count_cap"] = calls.COUNT_CAP
-        context["has_any"] = bool(context["page"].rows) or bool(context["tools"])
-    response = render_page(cast(HttpRequest, request), "quality/call_list.html", context, partial="list")
-    if request.htmx:
-        response["HX-Push-Url"] = f"{request.path}?{_without_empty(request.GET)}".removesuffix("?")
-    return response
-
-
-def _without_empty(data: QueryDict) -> str:
-    query = QueryDict(mutable=True)
-    for name, values in data.lists():
-        if kept := [value for value in values if value]:
-            query.setlist(name, kept)
-    return query.urlencode()
 
 
 @require_GET
@@ -139,7 +51,7 @@ def _turn_page(request: TenantRequest, item: Item) -> HttpResponse:
     """A turn of ours tells how it is run, too; until it has ended it is shown live, and not judged."""
     from quality.pages.turns import live_context
 
-    found = evidence_of(item)
+    found = evidence_for(item, request.user)
     context = item_context(found, page_of_call(request)) | label_context(request, found) | {"stay": True}
     if TurnRun.objects.filter(turn=item.turn_id).exists():
         context |= live_context(request, transcript_of(item.turn_id), "turn")
@@ -159,7 +71,7 @@ def _item_or_404(*, call_id: int | None = None, turn_id: int | None = None) -> I
 
 
 def _item_page(request: TenantRequest, item: Item) -> HttpResponse:
-    found = evidence_of(item)
+    found = evidence_for(item, request.user)
     context = item_context(found, page_of_call(request)) | label_context(request, found) | {"stay": True}
     return render(cast(HttpRequest, request), "quality/call_detail.html", context)
 
@@ -174,7 +86,25 @@ def item_context(found: ItemEvidence, address_of: Callable[[int], str]) -> dict[
         "said": placed(found.conversation, found.siblings, address_of, key),
         "history": placed(found.history, (), address_of),
         "siblings": [(one, address_of(one.id)) for one in found.siblings],
+        "offered": _offered(found, address_of),
+        "desk": Desk(),
     }
+
+
+def _offered(found: ItemEvidence, address_of: Callable[[int], str]) -> list[dict[str, Any]]:
+    """The tools offered then: what became of each since, line by line where it changed, and its calls in the turn."""
+    today = todays() if found.tools else {}
+    return [
+        {
+            "tool": one.tool,
+            "word": one.word,
+            "lines": diff(one.tool.text, today[one.tool.name].text) if one.word == CHANGED else [],
+            "numbers": [
+                (call.number, address_of(call.id)) for call in found.siblings if call.tool_name == one.tool.name
+            ],
+        }
+        for one in since(found.tools, today)
+    ]
 
 
 def placed(
@@ -242,3 +172,37 @@ def _raw(text: str, name: str, *, is_json: bool) -> HttpResponse:
     response = HttpResponse(text.encode(errors="backslashreplace"), content_type=f"{kind}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.{"json" if is_json else "txt"}"'
     return response
+
+
+MAX_BRANCH_BYTES = 4 * 1024 * 1024
+MAX_LOADED_STRING = 200_000
+
+
+@require_GET
+@tenant_view()
+def call_branch(request: TenantRequest, pk: int, name: str) -> HttpResponse:
+    """A part of a call's arguments or result, named by a JSON pointer (`at`): its members from `from` on, to stand in
+    place of those that were left out; with `raw` what it says, as text."""
+    stored = ToolCall.objects.filter(pk=pk)
+    if (stored.annotate(size=Octets(F(name))).values_list("size", flat=True).first() or 0) > MAX_BRANCH_BYTES:
+        return _raw(gettext("This is too large to be laid out here. Download it."), f"call-{pk}-{name}", is_json=False)
+    text = _stored(stored, name)
+    pointer = request.GET.get("at", "")
+    try:
+        value = jsonview.at(jsonview.decode(text), pointer)
+    except (ValueError, LookupError) as error:
+        if pointer or "raw" not in request.GET:
+            raise Http404("There is no such part.") from error
+        value = text
+    if "raw" in request.GET:
+        said = value if isinstance(value, str) else (jsonview.spelled(value) if pointer else text)
+        return _raw(said, f"call-{pk}-{name}", is_json=False)
+    start = request.GET.get("from", "")
+    return _branch(request, value, pointer, int(start) if start.isdecimal() and len(start) < 10 else 0)
+
+
+def _branch(request: TenantRequest, value: Any, pointer: str, start: int) -> HttpResponse:
+    is_container = isinstance(value, list)
+    node = jsonview.tree(value, max_string=jsonview.MAX_STRING if is_container else MAX_LOADED_STRING, start=start)
+    context = {"node": node, "branch": request.path, "pointer": pointer, "is_members": is_container and start > 0}
+    return render(cast(HttpRequest, request), "components/branch.html", context)

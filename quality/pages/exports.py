@@ -21,7 +21,7 @@ from quality.export_http import send
 from quality.filters import EXPORT_FORMS, CallListForm, ExportForm, QueryForm
 from quality.models import CaseStatus, Export, ExportState, Label, ProposalState
 from quality.pages.access import TenantRequest, tenant_view
-from quality.pages.calls import filter_context, filter_query
+from quality.pages.call_filter import filter_context, filter_query
 from quality.pages.render import render_page
 from quality.streaming import stream
 from tenants.models import Role

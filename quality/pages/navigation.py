@@ -37,6 +37,7 @@ GROUPS: list[list[Place]] = [
         Place("queue-list", _("Queues"), "g 1"),
         Place("call-list", _("Calls"), "g c"),
         Place("turn-list", _("Turns"), "g n"),
+        Place("bulk-list", _("Bulk actions"), "g 2", Role.OPERATOR),
         Place("pending", pgettext_lazy("page", "Pending"), "g p"),
         Place("run", pgettext_lazy("page", "Run"), "g u", Role.OPERATOR),
     ],

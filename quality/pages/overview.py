@@ -5,20 +5,18 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from django import forms
-from django.db.models import Count, Q
-from django.db.models.functions import TruncDate
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from quality import calls
+from quality import calls, rollups
 from quality.calls import CallFilter
 from quality.filters import PeriodForm
 from quality.models import ACTIONABLE, Label, ToolCall, Turn
 from quality.pages.access import TenantRequest, tenant_view
-from quality.pages.calls import chips
+from quality.pages.call_filter import chips
 from quality.pages.conditions import conditions
 from quality.review import rates
 from quality.review.rates import LabelRate
@@ -210,15 +208,7 @@ def _placed(point: rates.Point, number: int, url: str) -> TrendPoint:
 
 def _per_day(period: CallFilter) -> dict[dt.date, tuple[int, int]]:
     """Calls and errors of each day on which there were some."""
-    rows = (
-        calls.matching(period)
-        .order_by()
-        .annotate(day=TruncDate("started_at"))
-        .values("day")
-        .annotate(number=Count("pk"), errors=Count("pk", filter=Q(is_error=True)))
-        .values_list("day", "number", "errors")
-    )
-    return {day: (number, errors) for day, number, errors in rows}
+    return {day.day: (day.num_calls, day.num_errors) for day in rollups.by_day(period) if day.day}
 
 
 def chart(per_day: dict[dt.date, tuple[int, int]], first: dt.date, last: dt.date) -> dict[str, Any]:

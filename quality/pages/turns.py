@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -19,6 +19,7 @@ from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.conditions import Words, chips, conditions
 from quality.pages.decisions import DECLINE_LABELS, Card, address, card_of, carry_out, find_call, place_of
 from quality.pages.render import render_page
+from quality.pages.views import opened, views_context, with_view
 from quality.turns import listing
 from quality.turns.create import cancel_turn
 from quality.turns.decide import NoSuchTurn, decide
@@ -83,8 +84,8 @@ SHOWN: Words = {
 }
 
 
-class TurnListForm(QueryForm):
-    """The filter with the place in the list."""
+class TurnFilterForm(QueryForm):
+    """The filter of the list."""
 
     state = forms.ChoiceField(required=False, choices=TurnState.choices)
     source = forms.CharField(required=False, max_length=200)
@@ -95,8 +96,6 @@ class TurnListForm(QueryForm):
     conversation = forms.CharField(required=False, max_length=512)
     since = MomentField(required=False)
     until = MomentField(required=False, end=True)
-    cursor = CursorField(required=False, max_length=200)
-    page_size = forms.IntegerField(required=False, min_value=1, max_value=calls.MAX_PAGE_SIZE)
 
     @property
     def wanted(self) -> TurnFilter:
@@ -104,10 +103,20 @@ class TurnListForm(QueryForm):
         return TurnFilter(**{name: value for name, value in self.cleaned_data.items() if name in fields})
 
 
+class TurnListForm(TurnFilterForm):
+    """The filter with the place in the list, and the saved view that is open."""
+
+    cursor = CursorField(required=False, max_length=200)
+    page_size = forms.IntegerField(required=False, min_value=1, max_value=calls.MAX_PAGE_SIZE)
+    view = forms.CharField(required=False, max_length=20)
+
+
 @require_GET
 @tenant_view()
-def turn_list(request: TenantRequest) -> HttpResponse:
+def turn_list(request: TenantRequest) -> HttpResponseBase:
     """Turns of all sources, newest first. Bad filters are told back with no rows."""
+    if elsewhere := opened(request, "turns"):
+        return elsewhere
     form = TurnListForm(request.GET)
     query = conditions(request.GET, FILTER_WORDS)
     sources = calls.distinct("source", Turn)
@@ -123,7 +132,12 @@ def turn_list(request: TenantRequest) -> HttpResponse:
         "unknown": form.unknown(),
         "page": None,
         "count_cap": calls.COUNT_CAP,
+        "here": with_view(query, request).urlencode(),
+        "kept": [("view", request.GET["view"])] if request.GET.get("view") else [],
+        **views_context(request, "turns", query),
     }
+    for chip in context["chips"]:
+        chip["without"] = with_view(QueryDict(chip["without"]), request).urlencode()
     if form.is_valid():
         size = form.cleaned_data["page_size"] or calls.PAGE_SIZE
         count = listing.count(form.wanted)
@@ -135,7 +149,7 @@ def turn_list(request: TenantRequest) -> HttpResponse:
         }
     response = render_page(cast(HttpRequest, request), "quality/turn_list.html", context, partial="list")
     if request.htmx:
-        response["HX-Push-Url"] = f"{request.path}?{query.urlencode()}".removesuffix("?")
+        response["HX-Push-Url"] = f"{request.path}?{context['here']}".removesuffix("?")
     return response
 
 

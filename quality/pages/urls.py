@@ -4,6 +4,8 @@ from django.urls import path
 
 from quality.export import FILE_NAMES
 from quality.pages import (
+    bulk,
+    call_list,
     calls,
     cases,
     coach,
@@ -21,7 +23,9 @@ from quality.pages import (
     replays,
     review,
     run,
+    suggestions,
     turns,
+    views,
 )
 
 urlpatterns = [
@@ -30,6 +34,8 @@ urlpatterns = [
     path("review/correct/", review.review_correct, name="review-correct"),
     path("review/label/", review.review_label, name="review-label"),
     path("review/undo/", review.review_undo, name="review-undo"),
+    path("review/redo/", review.review_undo, name="review-redo"),
+    path("review/advance/", review.review_advance, name="review-advance"),
     path("queues/", queues.queue_list, name="queue-list"),
     path("queues/new/", queues.queue_new, name="queue-new"),
     path("queues/preview/", queues.queue_preview, name="queue-preview"),
@@ -63,12 +69,26 @@ urlpatterns = [
     ],
     path("guidelines/", guidelines.guideline_page, name="guidelines"),
     path("guidelines/save/", guidelines.guideline_save, name="guideline-save"),
-    path("calls/", calls.call_list, name="call-list"),
+    path("calls/", call_list.call_list, name="call-list"),
     path("calls/<int:pk>/", calls.call_detail, name="call-detail"),
     *[
         path(f"calls/<int:pk>/{name}/", calls.call_evidence, {"name": name}, name=f"call-{name}")
         for name in ("args", "result", "error")
     ],
+    *[
+        path(f"calls/<int:pk>/{name}/branch/", calls.call_branch, {"name": name}, name="call-branch")
+        for name in ("args", "result")
+    ],
+    path("bulk/", bulk.bulk_list, name="bulk-list"),
+    path("bulk/look/", bulk.bulk_look, name="bulk-look"),
+    path("bulk/<int:pk>/", bulk.bulk_detail, name="bulk-detail"),
+    path("bulk/<int:pk>/progress/", bulk.bulk_progress, name="bulk-progress"),
+    path("bulk/<int:pk>/confirm/", bulk.bulk_confirm, name="bulk-confirm"),
+    path("bulk/<int:pk>/stop/", bulk.bulk_stop, name="bulk-stop"),
+    path("bulk/<int:pk>/undo/", bulk.bulk_undo, name="bulk-undo"),
+    path("views/", views.view_list, name="view-list"),
+    path("views/save/", views.view_save, name="view-save"),
+    *[path(f"views/<int:pk>/{step}/", views.view_step, {"step": step}, name=f"view-{step}") for step in views.STEPS],
     path("turns/", turns.turn_list, name="turn-list"),
     path("turns/<int:pk>/live/", turns.turn_live, name="turn-live"),
     path("turns/<int:pk>/events", turns.turn_events, name="turn-events"),
