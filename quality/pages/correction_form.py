@@ -11,6 +11,8 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from engine.strict_json import JsonError as StrictJsonError
 from engine.strict_json import read_json
@@ -24,10 +26,10 @@ from quality.review.evidence import ItemEvidence
 from quality.review.offered import OfferedTool
 
 ASKED = {
-    Label.WRONG_TOOL: "Which tool was called for?",
-    Label.MISSING_TOOL: "Which call is missing, and where?",
-    Label.BAD_ARGS: "Which arguments would have been right?",
-    Label.OTHER: "What is it?",
+    Label.WRONG_TOOL: _("Which tool was called for?"),
+    Label.MISSING_TOOL: _("Which call is missing, and where?"),
+    Label.BAD_ARGS: _("Which arguments would have been right?"),
+    Label.OTHER: _("What is it?"),
 }
 NO_ARGUMENTS, FIELDS, JSON = "", "fields", "json"
 MAX_TOOLS = 300
@@ -111,14 +113,19 @@ class CorrectionForm:
     def places(self) -> list[tuple[str, str]]:
         """Before which call, or at the end of which cycle, the missing one belongs."""
         calls: dict[int, list[str]] = {cycle: [] for cycle in range(max(1, self.found.turn.num_cycles))}
-        choices = [] if not self.found.call and len(calls) == 1 else [("", "not said")]
+        choices = [] if not self.found.call and len(calls) == 1 else [("", gettext("not said"))]
         for sibling in self.found.siblings:
             calls.setdefault(sibling.cycle, []).append(sibling.tool_name)
         for cycle, names in calls.items():
             for index, name in enumerate(names):
-                choices.append((f"{cycle}.{index}", f"cycle {cycle}: before {name}"))
-            end = "after the last call" if names else "in place of the reply"
-            choices.append((f"{cycle}.{len(names)}", f"cycle {cycle}: {end}"))
+                before = gettext("cycle %(cycle)s: before %(tool)s") % {"cycle": cycle, "tool": name}
+                choices.append((f"{cycle}.{index}", before))
+            end = (
+                gettext("cycle %(cycle)s: after the last call")
+                if names
+                else gettext("cycle %(cycle)s: in place of the reply")
+            )
+            choices.append((f"{cycle}.{len(names)}", end % {"cycle": cycle}))
         return choices
 
     # Arguments
@@ -236,10 +243,11 @@ class CorrectionForm:
         try:
             node = parse(text.encode())
         except (JsonError, UnicodeEncodeError) as error:
-            self._fault("arguments", f"This is not JSON: {getattr(error, 'message', 'no Unicode text')}")
+            why = getattr(error, "message", gettext("no Unicode text"))
+            self._fault("arguments", gettext("This is not JSON: %(why)s") % {"why": why})
             raise Unfinished from error
         if not isinstance(node.value, dict):
-            self._fault("arguments", "Arguments are a JSON object.")
+            self._fault("arguments", gettext("Arguments are a JSON object."))
             raise Unfinished
         return node.text
 
@@ -270,7 +278,7 @@ class CorrectionForm:
         if self.asks_place and self.place:
             cycle, _, index = self.place.partition(".")
             if not (cycle.isdecimal() and index.isdecimal() and len(self.place) < 12):
-                self._fault("place", "Choose one of the places.")
+                self._fault("place", gettext("Choose one of the places."))
                 raise Unfinished
             pieces.append(f'"position": {{"cycle": {int(cycle)}, "index": {int(index)}}}')
         arguments = self._arguments()

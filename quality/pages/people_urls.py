@@ -1,6 +1,6 @@
 from django.urls import path
 
-from quality.pages import audit, members, people, tokens
+from quality.pages import account_keys, audit, members, people, tokens
 
 urlpatterns = [
     path("", people.home, name="home"),
@@ -8,6 +8,7 @@ urlpatterns = [
     path("signin/once/<str:uid>/<str:token>/", people.signin_once, name="signin-once"),
     path("signout/", people.signout, name="signout"),
     path("account/", people.account, name="account"),
+    path("account/keys/", account_keys.account_keys, name="account-keys"),
     path("invitations/<str:secret>/", people.invitation, name="invitation"),
     path("t/<slug:slug>/members/", members.member_list, name="member-list"),
     path("t/<slug:slug>/members/invite/", members.invitation_create, name="invitation-create"),

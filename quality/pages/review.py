@@ -1,111 +1,72 @@
-"""Review: one item at a time, one key a label, the next item at once."""
+"""Review: one item at a time, one key a label, the next item at once.
+
+The page works by itself. With scripts, static/js/review.js asks for the next item ahead, shows it on the key, and sends
+the label meanwhile (`X-Ahead: 1`): such a write is answered with what is to be told of it alone, or, where nothing
+was saved, with the judgement that brings the item back (409, or `X-Not-Saved`).
+"""
 
 import uuid
-from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
-from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
-from quality.calls import ANY_HINT, CallFilter
-from quality.filters import CallFilterForm
-from quality.models import FeedbackEvent, Label, Review
+from quality.models import FeedbackEvent, Label
 from quality.pages.access import TenantRequest, tenant_view
-from quality.pages.calls import chips, filter_query, item_context, page_of_call
+from quality.pages.call_filter import chips
+from quality.pages.calls import item_context, page_of_call
 from quality.pages.correction_form import ASKED, CorrectionForm, Unfinished
-from quality.pages.labels import ItemForm, LabelForm, describe, label_context, last_label
+from quality.pages.labels import ItemForm, LabelForm, StepForm, describe, label_context, last_label
+from quality.pages.review_source import FilterSource, item_of, source_of
+from quality.pages.views import opened, views_context
 from quality.review import items, labelling
-from quality.review.evidence import ItemEvidence, evidence_of
+from quality.review.evidence import ItemEvidence, evidence_for
 from quality.review.items import Item, NoSuchItem
+from quality.review.keys import goes_on
+from quality.review.sources import Desk, Lost, Source
 from tenants.models import Role
 
-RAIL_BEFORE, RAIL_AFTER = 6, 16
 TEMPLATE = "quality/review.html"
-
-
-class Queue:
-    """What Review goes through: the filter of the address, and of it what has no label unless labels are asked for."""
-
-    def __init__(self, data: QueryDict) -> None:
-        form = CallFilterForm(data)
-        self.faults = [] if form.is_valid() else form.faults()
-        self.query = filter_query(data)
-        self.wanted = form.wanted if not self.faults else CallFilter()
-        self.open = self.wanted if self.wanted.labels else items.unlabelled(self.wanted)
-
-    @property
-    def browses(self) -> bool:
-        """Are items with a label gone through, too?"""
-        return bool(self.wanted.labels)
-
-    def hints_address(self, slug: str) -> str:
-        """The same queue, of what has a hint alone; of that, all of it."""
-        query = self.query.copy()
-        if query.pop("hint", None) is None:
-            query["hint"] = ANY_HINT
-        return f"{reverse('review', args=[slug])}?{query.urlencode()}".removesuffix("?")
-
-    def address(self, slug: str, item: Item | None = None, **more: str) -> str:
-        query = self.query.copy()
-        for name, value in (_item_query(item) | more).items():
-            query[name] = value
-        return f"{reverse('review', args=[slug])}?{query.urlencode()}".removesuffix("?")
-
-
-def _item_address(request: TenantRequest, item: Item) -> str:
-    """The item's own page."""
-    name, pk = ("call-detail", item.call_id) if item.call_id else ("turn-detail", item.turn_id)
-    return reverse(name, args=[request.tenant.slug, pk])
-
-
-def _item_query(item: Item | None) -> dict[str, str]:
-    if item is None:
-        return {}
-    if item.call_id:
-        return {"call": str(item.call_id)}
-    return {"turn": str(item.turn_id), "cycle": str(item.cycle)}
-
-
-def _place_of_call(queue: Queue, slug: str, pk: int) -> str:
-    """Where Review shows this call."""
-    query = queue.query.copy()
-    query["call"] = str(pk)
-    return f"{reverse('review', args=[slug])}?{query.urlencode()}"
-
-
-def _item_of(data: QueryDict) -> Item | None:
-    """The item that an address names, None if none; raises Http404."""
-    call, turn, cycle = (str(data.get(name) or "") for name in ("call", "turn", "cycle"))
-    try:
-        if call:
-            return items.item_of_call(int(call))
-        if turn:
-            return items.item_of_turn(int(turn), int(cycle) if cycle else None)
-    except (ValueError, NoSuchItem) as error:
-        raise Http404(f"{error}") from error
-    return None
+AHEAD = "X-Ahead"
+ON_SCREEN = "X-On-Screen"
+NOT_SAVED = "X-Not-Saved"  # tells a script that asked ahead what a person sees
 
 
 @require_GET
 @tenant_view()
-def review(request: TenantRequest) -> HttpResponse:
+def review(request: TenantRequest) -> HttpResponseBase:
     """The item of the address, else the first open one; with `done`, that there is none after the last one."""
-    queue = Queue(request.GET)
-    item = _item_of(request.GET)
-    if item is None and "done" not in request.GET and not queue.faults:
-        item = items.next_item(None, queue.open)
+    if elsewhere := opened(request, "review"):
+        return elsewhere
+    return shown(request, FilterSource(request.tenant.slug, request.GET, request.user))
+
+
+def shown(request: TenantRequest, source: Source) -> HttpResponse:
+    """Review over a source: the item of the address; `after` an item, the next open one (a queue claims it); else the
+    one to go on with."""
+    item = item_of(request.GET)
+    if after := request.GET.get("after"):
+        item = source.following(_item_named(after))
+    elif item is None and "done" not in request.GET and not source.faults:
+        item = source.first()
     label = request.GET.get("correct", "")
     if item and label in ASKED and request.membership.may(Role.OPERATOR):
-        return _shown(request, queue, item, correcting=_begun(request, item, label))
-    return _shown(request, queue, item)
+        return _shown(request, source, item, correcting=_begun(request, item, label))
+    return _shown(request, source, item)
+
+
+def _item_named(name: str) -> Item:
+    try:
+        return items.item_of_name(name)
+    except NoSuchItem as error:
+        raise Http404(str(error)) from error
 
 
 @require_GET
@@ -113,86 +74,113 @@ def review(request: TenantRequest) -> HttpResponse:
 def review_correct(request: TenantRequest) -> HttpResponse:
     """Ask what would have been right with the label `label`, in the place of the labels' buttons; without one, the
     buttons again."""
-    queue = Queue(QueryDict(request.GET.get("filter", "")))
-    item, label = _item_of(request.GET), request.GET.get("label", "")
+    source = source_of(request, request.GET)
+    item, label = item_of(request.GET), request.GET.get("label", "")
     if item is None:
         raise Http404("Say which item this is for.")
     stay = bool(request.GET.get("stay"))
     if label in ASKED:
-        return _asked(request, queue, item, _begun(request, item, label), stay=stay)
+        return _asked(request, source, item, _begun(request, item, label), stay=stay)
     if request.htmx:
-        return _judgement(request, queue, item, stay=stay)
-    return redirect(_item_address(request, item) if stay else queue.address(request.tenant.slug, item))
+        return _judgement(request, source, item, stay=stay)
+    return redirect(item_address(request, item) if stay else source.address(item))
 
 
 def _begun(request: TenantRequest, item: Item, label: str) -> CorrectionForm:
     """The form as it begins: with what this reviewer said before, else with what the call had."""
-    found = evidence_of(item)
+    found = evidence_for(item, request.user)
     mine = next((one for one in found.labels if one.reviewer_id == request.user.pk), None)
     return CorrectionForm(label, found, mine=mine)
 
 
 def _asked(
-    request: TenantRequest, queue: Queue, item: Item, form: CorrectionForm, *, note: str | None = None, stay: bool
+    request: TenantRequest, source: Source, item: Item, form: CorrectionForm, *, note: str | None = None, stay: bool
 ) -> HttpResponse:
     """The judgement with the form of a correction; for a browser alone, on the page of Review."""
     context: dict[str, Any] = {"correcting": form, "stay": stay, "sent_note": note}
     if request.htmx:
-        return _judgement(request, queue, item, **context)
-    return _shown(request, queue, item, **context)
+        return _not_saved(_judgement(request, source, item, **context))
+    return _shown(request, source, item, **context)
 
 
 @require_POST
 @tenant_view(Role.OPERATOR)
 def review_label(request: TenantRequest) -> HttpResponse:
-    """Store one label. From Review the next item follows, from an item's own page (`stay`) the same one."""
-    queue = Queue(QueryDict(request.POST.get("filter", "")))
+    """Store one label. From Review the next item follows, unless this reviewer stays (`here`); from an item's own page
+    (`stay`) the same one."""
+    source = source_of(request, request.POST)
     form = LabelForm(request.POST)
     if not form.is_valid():
-        return _refused(request, queue, form)
+        return _refused(request, source, form)
     item = _existing(form)
-    data = form.cleaned_data
-    correction = _sent_correction(request, queue, item, data)
+    correction = _sent_correction(request, source, item, form.cleaned_data)
     if isinstance(correction, HttpResponse):
         return correction
     try:
-        labelling.record_label(
-            item=item,
-            reviewer=request.user,
-            label=data["label"],
-            note=data["note"],
-            correction=correction,
-            seen_version=data["version"],
-            nonce=data["nonce"],
-        )
+        _check_screen(request, item)
+        source.check(item)
+        _record(request, item, form, correction)
+    except Lost as lost:
+        return _told(request, source, item, str(lost), status=409)
     except labelling.StaleLabel as stale:
-        return _conflict(request, queue, item, stale)
+        return _conflict(request, source, item, stale)
     except ValidationError as error:
         form.add_error(None, error.messages)
-        return _refused(request, queue, form)
+        return _refused(request, source, form)
+    return _after_label(request, source, item)
+
+
+def _record(request: TenantRequest, item: Item, form: LabelForm, correction: str | None) -> None:
+    data = form.cleaned_data
+    labelling.record_label(
+        item=item,
+        reviewer=request.user,
+        label=data["label"],
+        note=data["note"],
+        correction=correction,
+        seen_version=data["version"],
+        nonce=data["nonce"],
+    )
+
+
+def _after_label(request: TenantRequest, source: Source, item: Item) -> HttpResponse:
+    if AHEAD in request.headers and request.htmx:
+        return _saved(request, source, item)
     if request.POST.get("stay"):
-        return _moved(request, queue, item, stay=True)
-    return _moved(request, queue, items.next_item(item, queue.open))
+        return _moved(request, source, item, stay=True)
+    return _moved(request, source, item if request.POST.get("here") else source.following(item))
+
+
+def _check_screen(request: TenantRequest, item: Item) -> None:
+    """Refuse what was sent while another item was on the screen: whoever pressed the key judged that one."""
+    if request.headers.get(ON_SCREEN, "") not in ("", item.name):
+        raise Lost(_("Another item was on the screen when this was sent: nothing is saved. Look again, then label it."))
 
 
 @require_POST
 @tenant_view(Role.OPERATOR)
 def review_undo(request: TenantRequest) -> HttpResponse:
-    """Take back a label of one's own, and go to its item."""
-    queue = Queue(QueryDict(request.POST.get("filter", "")))
-    form = ItemForm(request.POST)
+    """Take a step of one's own back, or a step back forth again, and go to its item."""
+    source = source_of(request, request.POST)
+    form = StepForm(request.POST)
     if not form.is_valid():
-        return _refused(request, queue, form)
+        return _refused(request, source, form)
     item = _existing(form)
     data = form.cleaned_data
     stay = bool(request.POST.get("stay"))
     try:
-        outcome = labelling.undo(item=item, reviewer=request.user, seen_version=data["version"], nonce=data["nonce"])
+        outcome = labelling.undo(
+            item=item,
+            reviewer=request.user,
+            seen_version=data["version"],
+            step=data["step"],
+            nonce=data["nonce"],
+        )
     except labelling.StaleLabel as stale:
-        return _conflict(request, queue, item, stale)
+        return _conflict(request, source, item, stale)
     except labelling.NothingToUndo as nothing:
-        return _moved(request, queue, item, notice=str(nothing), stay=stay)
-    return _moved(request, queue, item, notice=_undone(outcome.event), stay=stay)
+        return _moved(request, source, item, notice=str(nothing), stay=stay)
+    return _moved(request, source, item, notice=_undone(outcome.event), stay=stay)
 
 
 def _undone(event: FeedbackEvent) -> str:
@@ -200,9 +188,13 @@ def _undone(event: FeedbackEvent) -> str:
     if event.call_id is None:
         item["cycle"] = event.cycle
     taken = FeedbackEvent.objects.filter(**item, version=event.undoes or 0).first()
-    was = Label(taken.label).label if taken and taken.label else "no label"
-    now = f", {Label(event.label).label} again" if event.label else ""
-    return f"Undone: {was} on {describe(event)}{now}"
+    names = {"item": describe(event), "label": Label(event.label).label if event.label else _("no label")}
+    if taken and taken.action == FeedbackEvent.Action.UNDO:
+        return _("Redone: %(label)s on %(item)s") % names
+    was = Label(taken.label).label if taken and taken.label else _("no label")
+    if event.label:
+        return _("Undone: %(was)s on %(item)s, %(label)s again") % {"was": was, **names}
+    return _("Undone: %(was)s on %(item)s") % {"was": was, **names}
 
 
 def _existing(form: ItemForm) -> Item:
@@ -213,13 +205,13 @@ def _existing(form: ItemForm) -> Item:
 
 
 def _sent_correction(
-    request: TenantRequest, queue: Queue, item: Item, data: dict[str, Any]
+    request: TenantRequest, source: Source, item: Item, data: dict[str, Any]
 ) -> str | HttpResponse | None:
     """The correction that goes with a label; where its form is not done with, the form again."""
     if not request.POST.get("correcting") or data["label"] not in ASKED:
         return data["correction"] or _kept_correction(request, item, data["label"])
-    form = CorrectionForm(data["label"], evidence_of(item), data=request.POST)
-    again = partial(_asked, request, queue, item, form, note=data["note"], stay=bool(request.POST.get("stay")))
+    form = CorrectionForm(data["label"], evidence_for(item, request.user), data=request.POST)
+    again = partial(_asked, request, source, item, form, note=data["note"], stay=bool(request.POST.get("stay")))
     if request.POST.get("as"):
         return again()
     try:
@@ -236,113 +228,170 @@ def _kept_correction(request: TenantRequest, item: Item, label: str) -> str | No
     return mine.correction if mine and mine.label == label else None
 
 
+@require_POST
+@tenant_view(Role.OPERATOR)
+def review_advance(request: TenantRequest) -> HttpResponse:
+    """Go on to the next item after a label, or stay: kept on the account. Shows the item again."""
+    source = source_of(request, request.POST)
+    form = ItemForm(request.POST)
+    if not form.is_valid():
+        return _refused(request, source, form)
+    item = _existing(form)
+    user = request.user
+    user.review_settings = {**user.review_settings, "advance": not goes_on(user)}
+    user.save(update_fields=["review_settings"])
+    return _moved(request, source, item)
+
+
+# What is shown
+
+
+def item_address(request: TenantRequest, item: Item) -> str:
+    """The item's own page."""
+    name, pk = ("call-detail", item.call_id) if item.call_id else ("turn-detail", item.turn_id)
+    return reverse(name, args=[request.tenant.slug, pk])
+
+
 def _moved(
-    request: TenantRequest, queue: Queue, item: Item | None, *, notice: str = "", stay: bool = False
+    request: TenantRequest, source: Source, item: Item | None, *, notice: str = "", stay: bool = False
 ) -> HttpResponse:
     """Show an item after a write: htmx gets it in the answer, a browser is sent there."""
-    slug = request.tenant.slug
-    if stay and item:
-        address = _item_address(request, item)
-    else:
-        address = queue.address(slug, item, **({} if item else {"done": "1"}))
+    address = item_address(request, item) if stay and item else _place_of(source, item)
     if not request.htmx:
         if notice:
             messages.info(request, notice)
         return redirect(address)
     if stay and item:
-        return _judgement(request, queue, item, notice=notice)
-    response = _shown(request, queue, item, notice=notice)
+        return _judgement(request, source, item, notice=notice)
+    response = _shown(request, source, item, notice=notice)
     response["HX-Push-Url"] = address
     return response
 
 
-def _shown(request: TenantRequest, queue: Queue, item: Item | None, *, notice: str = "", **more: Any) -> HttpResponse:
-    context = _frame(request, queue, item) | {"notice": notice} | more
+def _saved(request: TenantRequest, source: Source, item: Item) -> HttpResponse:
+    """What is to be told of a label that was saved while the next item is on the screen."""
+    context = {
+        "source": source,
+        "standing": source.standing(),
+        "last": last_label(request),
+        "item_name": item.name,
+        "label": request.POST.get("label"),
+    }
+    return render(cast(HttpRequest, request), f"{TEMPLATE}#saved", context)
+
+
+def _shown(request: TenantRequest, source: Source, item: Item | None, *, notice: str = "", **more: Any) -> HttpResponse:
+    context = _frame(source, item) | {"notice": notice} | more
+    if isinstance(source, FilterSource) and not request.htmx:  # a swap keeps what the page has
+        context |= views_context(request, "review", source.query)
     if item is None:
         context["last"] = last_label(request)
-    if item is not None:
-        found = _found(item, more)
-        address_of = partial(_place_of_call, queue, request.tenant.slug)
-        context |= item_context(found, address_of) | label_context(request, found) | context
-    return _render(request, TEMPLATE, context, partial="review")
+    else:
+        found = _found(request, item, more)
+        context |= item_context(found, partial(_place_of_call, source)) | label_context(request, found) | context
+    response = _render(request, TEMPLATE, context, partial="review")
+    if request.method == "GET" and request.htmx:
+        response["HX-Push-Url"] = context["address"]
+    return response
 
 
-def _found(item: Item, more: dict[str, Any]) -> ItemEvidence:
+def _place_of(source: Source, item: Item | None) -> str:
+    """Where Review shows this item, or that there is none after the last one."""
+    return source.address(item) if item else source.address(done="1")
+
+
+def _place_of_call(source: Source, pk: int) -> str:
+    """Where Review shows this call."""
+    return source.address(call=str(pk))
+
+
+def _found(request: TenantRequest, item: Item, more: dict[str, Any]) -> ItemEvidence:
     """What is known of an item: the form of a correction has read it already."""
     form = more.get("correcting")
-    return form.found if isinstance(form, CorrectionForm) else evidence_of(item)
+    return form.found if isinstance(form, CorrectionForm) else evidence_for(item, request.user)
 
 
-def _frame(request: TenantRequest, queue: Queue, item: Item | None) -> dict[str, Any]:
+def _frame(source: Source, item: Item | None) -> dict[str, Any]:
     """The rail: progress, neighbours, filter; and where each key leads."""
-    slug = request.tenant.slug
-    before = items.items_before(item, queue.wanted, limit=RAIL_BEFORE) if item else []
-    after = items.items_after(item, queue.wanted, limit=RAIL_AFTER) if item else []
-    around = [*before[::-1], *([item] if item else []), *after]
-    labels = _labels_of(around)
-    open_after = [one for one in after if queue.browses or not labels.get((one.turn_id, one.cycle, one.call_id))]
-    # Beyond the rail's end only a query knows.
-    following = next(iter(open_after), None) or (items.next_item(after[-1], queue.open) if after else None)
-    return {
-        "queue": queue,
-        "query": queue.query.urlencode(),
-        "chips": chips(queue.query),
-        "progress": items.progress(replace(queue.wanted, labels=()), request.user),
-        "first_open": None if item else items.next_item(None, queue.open),
+    rail = source.rail(item)
+    stops = [*rail.before, *([rail.here] if rail.here else []), *rail.after]
+    context = {
+        "source": source,
+        "desk": source.desk(item),
+        "standing": source.standing(),
+        "actions": {action.name: action for action in source.actions(item)},
+        "item_name": item.name if item else "",
+        "address": _place_of(source, item),
         "rail": [
             {
-                "item": one,
-                "url": queue.address(slug, one),
-                "label": labels.get((one.turn_id, one.cycle, one.call_id)),
-                "is_current": one == item,
+                "stop": one,
+                "name": one.item.name,
+                "url": source.address(one.item),
+                "is_current": one.item == item,
             }
-            for one in around
+            for one in stops
         ],
-        "next_url": queue.address(slug, after[0]) if after else "",
-        "previous_url": queue.address(slug, before[0]) if before else "",
-        "skip_url": queue.address(slug, following, **({} if following else {"done": "1"})) if item else "",
-        "start_url": queue.address(slug),
-        "hints_url": queue.hints_address(slug),
+        "next_url": source.address(rail.after[0].item) if rail.after else "",
+        "previous_url": source.address(rail.before[-1].item) if rail.before else "",
+        "following_url": source.following_address(item) if item else "",
+        "start_url": source.address(),
+    }
+    return context | (_of_filter(source, item) if isinstance(source, FilterSource) else {})
+
+
+def _of_filter(source: FilterSource, item: Item | None) -> dict[str, Any]:
+    """What a filter alone has: its words, and what of it was passed over."""
+    return {
+        "filter": source,
+        "query": source.query.urlencode(),
+        "chips": chips(source.query),
+        "hints_url": source.hints_address(),
+        "first_open": None if item else source.first(),
     }
 
 
-def _labels_of(around: Iterable[Item]) -> dict[tuple[int, int, int | None], str | None]:
-    around = list(around)
-    calls = Q(call_id__in=[item.call_id for item in around if item.call_id])
-    turns = Q(call_id=None, turn_id__in=[item.turn_id for item in around if not item.call_id])
-    rows = Review.objects.filter(calls | turns).values_list("turn_id", "cycle", "call_id", "label")
-    return {(turn, cycle, call): label for turn, cycle, call, label in rows}
-
-
-def _judgement(request: TenantRequest, queue: Queue, item: Item, *, status: int = 200, **more: Any) -> HttpResponse:
+def _judgement(request: TenantRequest, source: Source, item: Item, *, status: int = 200, **more: Any) -> HttpResponse:
     """The judgement alone, in the place where it stands."""
-    found = _found(item, more)
+    found = _found(request, item, more)
+    stay = bool(more.pop("stay", request.POST.get("stay")))
     context = item_context(found, page_of_call(request)) | label_context(request, found)
-    context |= {"query": queue.query.urlencode(), "stay": bool(request.POST.get("stay"))} | more
+    context |= {
+        "source": source,
+        "desk": Desk() if stay else source.desk(item),
+        "actions": {} if stay else {action.name: action for action in source.actions(item)},
+        "stay": stay,
+    } | more
     response = render(cast(HttpRequest, request), "components/judgement.html", context, status=status)
     # The form may ask for the whole screen; what did not move on goes back to where it stands.
     response["HX-Retarget"], response["HX-Reswap"] = "#judgement", "outerHTML"
     return response
 
 
-def _conflict(request: TenantRequest, queue: Queue, item: Item, stale: labelling.StaleLabel) -> HttpResponse:
+def _conflict(request: TenantRequest, source: Source, item: Item, stale: labelling.StaleLabel) -> HttpResponse:
     """409 with both values: the reviewer decides whose holds."""
     context: dict[str, Any] = {
         "stale": stale,
         "sent_note": stale.sent.note if stale.sent else None,
         "mine_nonce": uuid.uuid4(),
-        "theirs_url": _item_address(request, item)
-        if request.POST.get("stay")
-        else queue.address(request.tenant.slug, items.next_item(item, queue.open)),
+        "theirs_url": item_address(request, item) if request.POST.get("stay") else source.following_address(item),
     }
     if request.htmx:
-        return _judgement(request, queue, item, status=409, **context)
-    response = _shown(request, queue, item, **context)
+        return _judgement(request, source, item, status=409, **context)
+    response = _shown(request, source, item, **context)
     response.status_code = 409
     return response
 
 
-def _refused(request: TenantRequest, queue: Queue, form: ItemForm) -> HttpResponse:
+def _told(request: TenantRequest, source: Source, item: Item, fault: str, *, status: int, **more: Any) -> HttpResponse:
+    """The item again, with why nothing was saved."""
+    if request.htmx:
+        return _judgement(request, source, item, status=status, faults=[fault], **more)
+    response = _shown(request, source, item, faults=[fault], **more)
+    response.status_code = status
+    return response
+
+
+def _refused(request: TenantRequest, source: Source, form: ItemForm) -> HttpResponse:
     """Bad input is told back where it came from; without a usable item, as a page of its own."""
     faults = [
         f"{'' if name == '__all__' else name + ': '}{message}"
@@ -354,9 +403,15 @@ def _refused(request: TenantRequest, queue: Queue, form: ItemForm) -> HttpRespon
     except (KeyError, NoSuchItem):
         return render(cast(HttpRequest, request), "400.html", {"exception": " ".join(faults)}, status=400)
     if request.htmx:
-        return _judgement(request, queue, item, faults=faults, sent_note=form.cleaned_data.get("note"))
-    response = _shown(request, queue, item, faults=faults)
+        note = form.cleaned_data.get("note")
+        return _not_saved(_judgement(request, source, item, faults=faults, sent_note=note))
+    response = _shown(request, source, item, faults=faults)
     response.status_code = 400
+    return response
+
+
+def _not_saved(response: HttpResponse) -> HttpResponse:
+    response[NOT_SAVED] = "1"
     return response
 
 

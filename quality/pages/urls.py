@@ -23,6 +23,7 @@ from quality.pages import (
     replays,
     review,
     run,
+    similar,
     suggestions,
     turns,
     views,
@@ -79,6 +80,7 @@ urlpatterns = [
         path(f"calls/<int:pk>/{name}/branch/", calls.call_branch, {"name": name}, name="call-branch")
         for name in ("args", "result")
     ],
+    path("calls/<int:pk>/similar/", similar.call_similar, name="call-similar"),
     path("bulk/", bulk.bulk_list, name="bulk-list"),
     path("bulk/look/", bulk.bulk_look, name="bulk-look"),
     path("bulk/<int:pk>/", bulk.bulk_detail, name="bulk-detail"),

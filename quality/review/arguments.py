@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from engine.errors import ToolError
 from engine.schema import ArgumentSchema, Fault, declared_names
-from quality.review.jsonview import Members, Node, decode, plain, tree
+from quality.languages import number
+from quality.review.jsonview import Members, Node, decode, plain, pointer, tree
 
 MAX_ROWS = 100
 MAX_CHECKED_CHARS = 512 * 1024
@@ -25,6 +28,11 @@ class Argument:
     description: str = ""
     faults: tuple[str, ...] = ()
     repeated: bool = False
+
+    @property
+    def pointer(self) -> str:
+        """The JSON pointer of the value."""
+        return pointer("", self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +54,19 @@ class ArgumentTable:
 def argument_table(args: str | None, parameters: Mapping[str, Any] | None) -> ArgumentTable:
     """Compare arguments (JSON text as stored) with the `parameters` schema of the tool. Never raises on evidence."""
     if args is None:
-        return ArgumentTable(notes=["No arguments were recorded."])
+        return ArgumentTable(notes=[_("No arguments were recorded.")])
     try:
         value = decode(args)
     except ValueError as error:
-        return ArgumentTable(other=Node("string", args[:2_000], len(args)), notes=[f"This is not JSON: {error}"])
+        note = _("This is not JSON: %(why)s") % {"why": error}
+        return ArgumentTable(other=Node("string", args[:2_000], len(args)), notes=[note])
     if type(value) is str:
-        return ArgumentTable(other=tree(value), notes=["The model wrote text that is not a JSON object."])
+        return ArgumentTable(other=tree(value), notes=[_("The model wrote text that is not a JSON object.")])
     if not isinstance(value, Members):
-        return ArgumentTable(other=tree(value), notes=["These arguments are JSON, but not an object."])
+        return ArgumentTable(other=tree(value), notes=[_("These arguments are JSON, but not an object.")])
     if parameters is None:
         rows = _rows(value, {}, [], closed=False)
-        return _table(rows, notes=["The schema of this tool was not recorded, so nothing is checked."])
+        return _table(rows, notes=[_("The schema of this tool was not recorded, so nothing is checked.")])
     faults, note = _faults(args, value, parameters)
     rows = _rows(value, parameters, faults, closed=_is_closed(parameters))
     whole = [fault.reason for fault in faults if fault.path == "$" and not _names_a_row(fault)]
@@ -71,11 +80,13 @@ def _table(rows: list[Argument], *, notes: list[str], checked: bool = False) -> 
 def _faults(args: str, value: Members, parameters: Mapping[str, Any]) -> tuple[list[Fault], str]:
     """Faults by the schema, and a note where it could not be asked."""
     if len(args) > MAX_CHECKED_CHARS:
-        return [], f"Not checked against the schema: {len(args):,} characters are too many for a page."
+        return [], _("Not checked against the schema: %(n)s characters are too many for a page.") % {
+            "n": number(len(args))
+        }
     try:
         schema = ArgumentSchema(parameters)
     except ToolError as error:
-        return [], f"Not checked: the tool's schema cannot be used ({error})."
+        return [], _("Not checked: the tool's schema cannot be used (%(why)s).") % {"why": error}
     return schema.faults(plain(value)), ""
 
 

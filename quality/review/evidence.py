@@ -8,16 +8,19 @@ from typing import Any
 
 from django.db.models import F, Func, IntegerField, Model, Q, QuerySet
 from django.db.models.functions import Left
+from django.utils.translation import gettext as _
 
 from quality.ingest.records import MAX_PLACE
 from quality.models import EvidenceField, Feedback, FeedbackEvent, Hint, ToolCall, Toolset, Turn
+from quality.review import blind
 from quality.review.arguments import ArgumentTable, argument_table
 from quality.review.conversation import Conversation, read_conversation
 from quality.review.hints import BY_NAME
 from quality.review.items import Item
-from quality.review.jsonview import Node, decode, string_start, tree
+from quality.review.jsonview import Node, Table, decode, string_start, table, tree
 from quality.review.labelling import current_labels, history
 from quality.review.offered import OfferedTool, offered_tools
+from tenants.models import User
 
 MAX_BODY_CHARS = 64 * 1024
 MAX_MESSAGES_CHARS = 512 * 1024
@@ -47,12 +50,15 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A call's outcome by its kind: `tree` (JSON), `text`, or `none`. `body` is None where nothing was recorded."""
+    """A call's outcome by its kind: `tree` (JSON), `table` (an array of flat objects; it has its tree, too), `text`, or
+    `none`. `body` is None where nothing was recorded. `is_json`: text that begins as JSON does, and was cut."""
 
     kind: str
     body: Body | None = None
     node: Node | None = None
+    table: Table | None = None
     text: str = ""
+    is_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +109,7 @@ class ItemEvidence:
     labels: list[Feedback] = field(default_factory=list)
     events: list[FeedbackEvent] = field(default_factory=list)
     hints: list[Hint] = field(default_factory=list)
+    is_veiled: bool = False  # others' labels are left out: see quality.review.blind
 
     @property
     def number(self) -> int | None:
@@ -139,6 +146,11 @@ def evidence_of(item: Item) -> ItemEvidence:
         events=history(item),
         hints=_hints(item),
     )
+
+
+def evidence_for(item: Item, user: User) -> ItemEvidence:
+    """The same as this user may see it."""
+    return blind.veiled(evidence_of(item), user)
 
 
 def _hints(item: Item) -> list[Hint]:
@@ -201,7 +213,7 @@ def _call_evidence(call: ToolCall, tools: tuple[OfferedTool, ...]) -> CallEviden
     if args and args.cut:
         table = ArgumentTable(
             other=Node("string", args.text[:2_000], len(args.text)),
-            notes=["These arguments are too long to be laid out here. The raw text has all of them."],
+            notes=[_("These arguments are too long to be laid out here. The raw text has all of them.")],
         )
     else:
         table = argument_table(args.text if args else None, tool.parameters if tool else None)
@@ -216,10 +228,12 @@ def _result(body: Body | None) -> Result:
     try:
         value = decode(body.text)
     except ValueError:  # cut off, or older than the rule that results are JSON: its text says it best
-        return Result(kind="text", body=body, text=string_start(body.text))
+        is_json = body.cut and body.text.lstrip()[:1] in ("{", "[")
+        return Result(kind="text", body=body, text=string_start(body.text), is_json=is_json)
     if type(value) is str:
         return Result(kind="text", body=body, text=value)
-    return Result(kind="tree", body=body, node=tree(value))
+    rows = table(value)
+    return Result(kind="table" if rows else "tree", body=body, node=tree(value), table=rows)
 
 
 def siblings(turn_id: int) -> list[Sibling]:

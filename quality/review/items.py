@@ -50,6 +50,11 @@ class Item:
     def kind(self) -> str:
         return "turn" if self.call_id is None else "call"
 
+    @property
+    def name(self) -> str:
+        """The item in a word, as addresses and writes name it: `call:12`, `turn:5:0`."""
+        return f"turn:{self.turn_id}:{self.cycle}" if self.call_id is None else f"call:{self.call_id}"
+
     def __str__(self) -> str:
         return f"turn {self.turn_id}, cycle {self.cycle}" if self.call_id is None else f"call {self.call_id}"
 
@@ -76,6 +81,17 @@ def item_of_turn(turn_id: int, cycle: int | None = None) -> Item:
     if cycle is not None and not 0 <= cycle <= last:
         raise NoSuchItem(f"Turn {turn_id} has no cycle {cycle}; its last one is {last}.")
     return Item(turn_id=turn_id, cycle=last if cycle is None else cycle, call_id=None, started_at=row["started_at"])
+
+
+def item_of_name(name: str) -> Item:
+    """The item that `Item.name` names; raises NoSuchItem."""
+    kind, _, rest = name.partition(":")
+    numbers = [int(part) for part in rest.split(":") if part.isdecimal() and len(part) < 19]
+    if kind == "call" and len(numbers) == 1:
+        return item_of_call(numbers[0])
+    if kind == "turn" and len(numbers) == 2:
+        return item_of_turn(*numbers)
+    raise NoSuchItem(f"{name} names no item.")
 
 
 def unlabelled(wanted: CallFilter) -> CallFilter:

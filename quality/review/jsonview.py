@@ -13,6 +13,7 @@ from engine.text import boundary
 MAX_NODES = 300
 MAX_CHILDREN = 60
 MAX_STRING = 1_500
+MAX_COLUMNS, MAX_ROWS, MAX_CELL = 12, 50, 200
 
 
 class Number(str):
@@ -33,11 +34,17 @@ class Node:
     text: str = ""
     size: int = 0  # characters of a string, members of a container
     children: list[tuple[str, "Node"]] = field(default_factory=list)  # an array's keys are its indexes
+    start: int = 0  # members that come before the first of these children
 
     @property
     def hidden(self) -> int:
-        """How many characters or members are not shown."""
-        return self.size - len(self.text if self.kind == "string" else self.children)
+        """How many characters or members are not shown behind those that are."""
+        return self.size - self.start - len(self.text if self.kind == "string" else self.children)
+
+    @property
+    def next_start(self) -> int:
+        """The place of the first member that is hidden behind these."""
+        return self.start + len(self.children)
 
     @property
     def is_container(self) -> bool:
@@ -72,18 +79,52 @@ def string_start(text: str) -> str:
     return text
 
 
-def tree(value: Any, *, max_string: int = MAX_STRING) -> Node:
-    """The tree of a decoded value, within the budget of nodes."""
+def tree(value: Any, *, max_string: int = MAX_STRING, start: int = 0) -> Node:
+    """The tree of a decoded value, within the budget of nodes. Of a container, `start` members are passed over."""
     budget = iter(range(MAX_NODES))
     next(budget)
-    return _node(value, budget, max_string)
+    if not start:
+        return _node(value, budget, max_string)
+    kind, pairs = ("object", list(value)) if isinstance(value, Members) else ("array", _numbered(value))
+    return _container(kind, pairs, budget, max_string, start)
+
+
+def at(value: Any, pointer: str) -> Any:
+    """The part of a decoded value that a JSON pointer names; of a repeated key the last one. Raises LookupError."""
+    if not pointer:
+        return value
+    if not pointer.startswith("/"):
+        raise LookupError("A JSON pointer begins with a slash.")
+    for step in pointer[1:].split("/"):
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Members):
+            value = dict(value)[key]
+        elif isinstance(value, list) and key.isdecimal() and len(key) < 10:
+            value = value[int(key)]
+        else:
+            raise LookupError(f"There is nothing at {pointer}.")
+    return value
+
+
+def pointer(parent: str, key: str) -> str:
+    """The JSON pointer of a member."""
+    return f"{parent}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def spelled(value: Any) -> str:
+    """A decoded value as JSON text again, its numbers as they were spelled."""
+    if isinstance(value, Members):
+        return "{" + ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {spelled(each)}" for key, each in value) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(spelled(each) for each in value) + "]"
+    return str(value) if isinstance(value, Number) else json.dumps(value, ensure_ascii=False)
 
 
 def _node(value: Any, budget: Iterator[int], max_string: int) -> Node:
     if isinstance(value, Members):
         return _container("object", list(value), budget, max_string)
     if isinstance(value, list):
-        return _container("array", [(str(index), item) for index, item in enumerate(value)], budget, max_string)
+        return _container("array", _numbered(value), budget, max_string)
     if isinstance(value, Number):
         return Node("number", value, len(value))
     if isinstance(value, str):
@@ -91,13 +132,51 @@ def _node(value: Any, budget: Iterator[int], max_string: int) -> Node:
     return Node("literal", json.dumps(value))
 
 
-def _container(kind: str, pairs: list[tuple[str, Any]], budget: Iterator[int], max_string: int) -> Node:
-    node = Node(kind, size=len(pairs))
-    for key, value in pairs[:MAX_CHILDREN]:
+def _numbered(value: list[Any]) -> list[tuple[str, Any]]:
+    return [(str(index), each) for index, each in enumerate(value)]
+
+
+def _container(kind: str, pairs: list[tuple[str, Any]], budget: Iterator[int], max_string: int, start: int = 0) -> Node:
+    node = Node(kind, size=len(pairs), start=start)
+    for key, value in pairs[start : start + MAX_CHILDREN]:
         if next(budget, None) is None:
             break
         node.children.append((key, _node(value, budget, max_string)))
     return node
+
+
+@dataclass(slots=True)
+class Table:
+    """An array of flat objects: `columns` are the names of all of them, in the order of their first one; a cell is None
+    where an object has no such member. `size` counts all rows, `hidden_columns` those left out."""
+
+    columns: list[str]
+    rows: list[list[Node | None]]
+    size: int
+    hidden_columns: int = 0
+
+    @property
+    def hidden(self) -> int:
+        return self.size - len(self.rows)
+
+
+def table(value: Any) -> Table | None:
+    """A decoded value as a table, if it is an array of at least two flat objects, else None."""
+    if not isinstance(value, list) or isinstance(value, Members) or len(value) < 2:
+        return None
+    if not all(isinstance(row, Members) and row and _is_flat(row) for row in value):
+        return None
+    names = list(dict.fromkeys(name for row in value for name, _ in row))
+    shown = names[:MAX_COLUMNS]
+    rows = [
+        [_node(row[name], iter(()), MAX_CELL) if name in row else None for name in shown]
+        for row in map(dict, value[:MAX_ROWS])
+    ]
+    return Table(shown, rows, len(value), len(names) - len(shown))
+
+
+def _is_flat(row: Members) -> bool:
+    return not any(isinstance(value, list) for _, value in row)
 
 
 def plain(value: Any) -> Any:

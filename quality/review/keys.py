@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.utils.functional import Promise
+from django.utils.text import format_lazy
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -46,12 +47,22 @@ ACTIONS: dict[str, Action] = {
     action.name: action
     for action in [
         *(_action(label.value, str(place), label.label, "label") for place, label in enumerate(Label, start=1)),
+        _action("similar", "=", _("find similar calls"), "look"),
         _action("suggestion", "0", _("take the suggestion"), "label"),
         _action("agree", "y", _("agree with another’s label"), "label"),
+        *(
+            _action(
+                f"answer_{number}",
+                str(5 + number),
+                format_lazy(_("take answer {n} of those side by side"), n=number),
+                "label",
+            )
+            for number in range(1, 5)
+        ),
         _action("correct", "c", _("a label, and what would have been right"), "label", asks=True),
         _action("edit", "e", _("correct your last label"), "label"),
-        _action("other_way", "l", _("label and stay, or go on where you stay"), "label", asks=True),
-        _action("advance", "A", _("go on after a label, or stay"), "label"),
+        _action("here", "l", _("stay after this label, or go on"), "label"),
+        _action("advance", "A", _("always go on after a label, or always stay"), "label"),
         _action("undo", "u", _("undo, step by step"), "label"),
         _action("redo", "U", _("redo what was undone"), "label"),
         _action("note", "n", _("write a note"), "label"),

@@ -1,9 +1,13 @@
-"""The tools that were offered on a request, read from a toolset snapshot."""
+"""The tools that were offered on a request, read from a toolset snapshot, and what became of them since."""
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
+
+UNCHANGED, CHANGED, GONE, UNKNOWN = "unchanged", "changed", "gone", ""
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,37 @@ class OfferedTool:
     @property
     def schema_text(self) -> str:
         return json.dumps(self.parameters, ensure_ascii=False, indent=2) if self.parameters else ""
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this definition from another one of the same name: the beginning of a SHA-256 of what it says,
+        whatever its spelling."""
+        said = json.dumps([self.name, self.description, self.parameters], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()[:8]
+
+    @property
+    def text(self) -> str:
+        """Description and schema, line by line, as two of them are compared."""
+        return f"{self.description}\n{self.schema_text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Since:
+    """What became of an offered tool: `word` is unchanged, changed or gone; empty where no tools are known today."""
+
+    tool: OfferedTool
+    word: str = UNKNOWN
+
+
+def since(tools: tuple[OfferedTool, ...], today: Mapping[str, OfferedTool]) -> list[Since]:
+    """Each tool beside today's of its name. Where a tenant has no tools here, nobody knows what became of them."""
+    return [Since(tool=tool, word=_word(tool, today)) for tool in tools]
+
+
+def _word(tool: OfferedTool, today: Mapping[str, OfferedTool]) -> str:
+    if tool.name in today:
+        return UNCHANGED if today[tool.name].digest == tool.digest else CHANGED
+    return GONE if today else UNKNOWN
 
 
 @lru_cache(maxsize=64)

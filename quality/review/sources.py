@@ -68,11 +68,14 @@ class Desk:
 @dataclass(frozen=True, kw_only=True)
 class Action:
     """Something else that can be done with an item here: `name` is that of the key (quality.review.keys), `url` takes a
-    POST with the fields of the item, and answers with the address to go on at (`HX-Location`, or a redirect)."""
+    POST with the fields of the item, and answers with the address to go on at (`HX-Location`, or a redirect). `choices`
+    are asked for as `to`, (value, word) each; with `asks_note` a `note` says why."""
 
     name: str
     url: str
     fields: dict[str, str] = field(default_factory=dict)
+    choices: Sequence[tuple[str, str]] = ()
+    asks_note: bool = False
 
 
 class Source(Protocol):

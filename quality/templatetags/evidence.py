@@ -4,7 +4,9 @@ Data reaches HTML through `format_html` and autoescaping alone; nothing here mar
 """
 
 import datetime as dt
+import re
 from typing import Any
+from urllib.parse import urlencode
 
 from django import template
 from django.utils import formats, timezone
@@ -21,6 +23,7 @@ from quality.review import jsonview
 
 register = template.Library()
 OPEN_DEPTH = 2
+_UNNAMEABLE = re.compile("[\x00\ud800-\udfff]")  # what neither an address nor UTF-8 carries
 
 
 def _inert(text: str) -> SafeString:
@@ -58,35 +61,80 @@ def preview(args: str | None) -> SafeString:
 
 
 @register.simple_tag
-def json_tree(node: jsonview.Node) -> SafeString:
-    """A value as nested lists; containers past the second level are folded."""
-    return _tree(node, 0)
+def json_tree(node: jsonview.Node, branch: str = "", pointer: str = "") -> SafeString:
+    """A value as nested lists; containers past the second level are folded. With a `branch`, the address from which
+    parts come, each value says where it is (`pointer` of the whole), and what is left out can be loaded."""
+    return _tree(node, 0, branch, pointer if branch else None)
 
 
-def _tree(node: jsonview.Node, depth: int) -> SafeString:
+@register.simple_tag
+def json_members(node: jsonview.Node, branch: str, pointer: str) -> SafeString:
+    """The members of a container alone, to stand in place of those that were left out."""
+    return _members_of(node, 0, branch, pointer)
+
+
+@register.simple_tag
+def node_at(pointer: str) -> SafeString:
+    """The attribute that says where a value is."""
+    return _at(pointer)
+
+
+def _at(pointer: str | None) -> SafeString:
+    """Nothing for a place that no address can name."""
+    if pointer is None or _UNNAMEABLE.search(pointer):
+        return format_html("{}", "")
+    return format_html(' data-at="{}" tabindex="-1"', pointer)
+
+
+def _below(pointer: str | None, key: str) -> str | None:
+    return None if pointer is None else jsonview.pointer(pointer, key)
+
+
+def _tree(node: jsonview.Node, depth: int, branch: str, pointer: str | None) -> SafeString:
     if node.is_container:
-        return _container(node, depth)
+        return _container(node, depth, branch, pointer)
     if node.kind != "string":
         return format_html('<span class="json-{}">{}</span>', node.kind, _inert(node.text))
-    more = format_html(' <span class="cut">{}</span>', _characters(node.hidden)) if node.hidden else ""
-    return format_html('<span class="json-string" dir="auto">{}</span>{}', _inert(node.text), more)
+    text = format_html('<span class="json-string" dir="auto">{}</span>', _inert(node.text))
+    if not node.hidden:
+        return text
+    return format_html('{} <span class="cut">{}</span>', text, _load(_characters(node.hidden), branch, pointer, "text"))
 
 
-def _container(node: jsonview.Node, depth: int) -> SafeString:
+def _load(words: str, branch: str, pointer: str | None, how: str, start: int = 0) -> SafeString:
+    """What is left out, and the way to it where there is one."""
+    if pointer is None or _UNNAMEABLE.search(pointer):
+        return format_html("{}", words)
+    query = urlencode({"at": pointer, **({"from": start} if start else {})})
+    return format_html('{} <a href="{}?{}" data-load="{}">{}</a>', words, branch, query, how, _("Load"))
+
+
+def _container(node: jsonview.Node, depth: int, branch: str, pointer: str | None) -> SafeString:
     is_object = node.kind == "object"
     if not node.size:
         return format_html('<span class="json-literal">{}</span>', "{ }" if is_object else "[ ]")
-    items = format_html_join(
-        "",
-        '<li><span class="json-key"><bdi>{}</bdi></span> {}</li>',
-        ((_inert(key), _tree(child, depth + 1)) for key, child in node.children),
-    )
-    more = format_html('<li class="cut">{}</li>', _("… %(n)s more") % {"n": number(node.hidden)}) if node.hidden else ""
-    listed = format_html('<ul class="json">{}{}</ul>', items, more)
+    listed = format_html('<ul class="json">{}</ul>', _members_of(node, depth, branch, pointer))
     if depth < OPEN_DEPTH and node.size <= 20:
         return listed
     count = _members(node.size) if is_object else _items(node.size)
     return format_html('<details class="json-fold"><summary>{}</summary>{}</details>', count, listed)
+
+
+def _members_of(node: jsonview.Node, depth: int, branch: str, pointer: str | None) -> SafeString:
+    items = format_html_join(
+        "",
+        '<li{}><span class="json-key"><bdi>{}</bdi></span> {}</li>',
+        (
+            (_at(_below(pointer, key)), _inert(key), _tree(child, depth + 1, branch, _below(pointer, key)))
+            for key, child in node.children
+        ),
+    )
+    if not node.hidden:
+        return items
+    words = _("… %(n)s more") % {"n": number(node.hidden)}
+    return format_html(
+        '{}<li class="cut">{}</li>', items, _load(words, branch, pointer, "members", start=node.next_start)
+    )
 
 
 def _characters(n: int) -> str:

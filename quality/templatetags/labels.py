@@ -17,16 +17,19 @@ def correct_url(context: Context, label: str = "", item: Any = None) -> str:
     """Where the form of a correction comes from, for the item on the screen; without a label, its buttons again. For
     another `item`, the page of Review with the form on it."""
     shown = item or context["found"].item
-    filtered = str(context.get("query") or "")
-    query = QueryDict(filtered if item else "", mutable=True)
+    source = context.get("source")
+    way = source.fields if source is not None else {}
+    query = QueryDict(mutable=True)
     if shown.call_id:
         query["call"] = str(shown.call_id)
     else:
         query["turn"], query["cycle"] = str(shown.turn_id), str(shown.cycle)
     if item:
         query["correct"] = label
-        return f"{reverse('review', args=[context['tenant'].slug])}?{query.urlencode()}"
-    for name, value in (("label", label), ("filter", filtered), ("stay", "1" if context.get("stay") else "")):
+        if source is None:
+            return f"{reverse('review', args=[context['tenant'].slug])}?{query.urlencode()}"
+        return str(source.address(**query.dict()))
+    for name, value in (*way.items(), ("label", label), ("stay", "1" if context.get("stay") else "")):
         if value:
             query[name] = value
     return f"{reverse('review-correct', args=[context['tenant'].slug])}?{query.urlencode()}"

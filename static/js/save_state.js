@@ -1,39 +1,59 @@
-// State words of a form that saves by htmx, tied to the request itself: Saving…, then the answer, or Not saved and a way
-// to send the very same form again (its nonce makes a repeat harmless).
-(() => {
+// State words of what is being saved, tied to the request itself: Saving…, then the answer, or Not saved and a way to send
+// the very same form again (its nonce makes a repeat harmless). The words stand in the strip (data-strip), which brings
+// them in the reader's language. review.js tells it what it sends by itself; the rest are htmx's own requests.
+window.saveState = (() => {
   let pressed = null;
 
+  const strip = () => document.querySelector("[data-strip]");
   const state = () => document.querySelector("[data-save-state]");
+  const word = (name) => strip()?.dataset[`words${name}`] ?? "";
 
-  const failed = (form, why, reload) => {
-    const words = state();
-    if (!words) return;
-    const again = document.createElement("button");
-    again.type = "button";
-    again.textContent = reload ? "Reload the page" : "Send again";
+  const saving = () => {
+    if (!state()) return;
+    state().classList.remove("failed");
+    state().textContent = word("Saving");
+  };
+
+  // `ways` are [words, what a press does]; the first one takes the focus, unless somebody is writing.
+  const failed = (why, ways) => {
+    if (!state()) return;
+    const buttons = ways.map(([text, act]) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.addEventListener("click", act);
+      return button;
+    });
+    state().classList.add("failed");
+    state().replaceChildren(`${word("NotSaved")} ${why} `, ...buttons);
+    if (!document.activeElement?.matches("input, textarea, select")) buttons[0]?.focus();
+  };
+
+  const why = (status) => (status === 403 ? word("SignedOut") : status ? word("Status").replace("%s", status) : word("Away"));
+
+  const ofForm = (form, status) => {
     const button = pressed;
-    again.addEventListener("click", () => (reload ? location.reload() : form.requestSubmit(button)));
-    words.classList.add("failed");
-    words.replaceChildren(`Not saved: ${why} `, again);
-    again.focus();
+    failed(why(status), status === 403
+      ? [[word("Reload"), () => location.reload()]]
+      : [[word("Again"), () => form.requestSubmit(button?.form === form ? button : undefined)]]);
   };
 
   document.addEventListener("submit", (event) => { pressed = event.submitter; }, true);
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    const form = event.target.closest("[data-save]");
-    if (!form || !state()) return;
-    state().classList.remove("failed");
-    state().textContent = "Saving…";
-  });
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.closest("[data-save]")) saving(); });
   document.addEventListener("htmx:responseError", (event) => {
     const form = event.target.closest("[data-save]");
-    const status = event.detail.xhr.status;
-    if (form) failed(form, status === 403 ? "you signed in or out since." : `the server answered ${status}.`, status === 403);
+    if (form) ofForm(form, event.detail.xhr.status);
   });
   for (const name of ["htmx:sendError", "htmx:timeout"]) {
     document.addEventListener(name, (event) => {
       const form = event.target.closest("[data-save]");
-      if (form) failed(form, "the server cannot be reached.", false);
+      if (form) ofForm(form, 0);
     });
   }
+  // Every write says what is on the screen: a label of anything else is refused.
+  document.addEventListener("htmx:configRequest", (event) => {
+    const item = document.getElementById("review")?.dataset.item;
+    if (item && event.detail.verb === "post") event.detail.headers["X-On-Screen"] = item;
+  });
+  return { saving, failed, why, word };
 })();

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    expect,
+    sync_playwright,
+)
 
 from tenants.models import Membership, User
 from tests.browser.turns import house, turn_servers, turn_worker  # noqa: F401  (fixtures)
@@ -101,6 +110,7 @@ class Desk:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.wait_for_load_state()  # the words of a page are there before the script that reads its keys
+            expect(self.page.locator("[data-settling]")).to_have_count(0)  # what nobody has seen takes no key
             self.page.keyboard.press(key)
 
     def check(self) -> None:

@@ -194,6 +194,7 @@ def test_two_people_on_one_call_lose_nothing(desk, member, tenant, calls):
     assert len(given(tenant)) == 1
     bob.press("m")  # both
     on(bob.page, calls[1])
+    expect(bob.page.locator("[data-save-state]")).to_contain_text("Bad arguments")
     first = {name: said[1]["arguments"]["city"] for (pk, name), said in given(tenant).items() if pk == calls[0].pk}
     assert first == {"Ada": "Ghent", "Bob": "Gand"}
     bob.open(f"/t/acme/review/?call={calls[0].pk}")
