@@ -40,6 +40,7 @@ from quality.models.replays import (
     ReplaySide,
     ReplayState,
 )
+from quality.models.rollups import CallHour, TouchedHour
 from quality.models.runs import (
     ENDED,
     LIVE,
@@ -69,6 +70,7 @@ __all__ = [
     "BulkKind",
     "BulkState",
     "CallDecision",
+    "CallHour",
     "CallState",
     "Case",
     "CaseStatus",
@@ -120,6 +122,7 @@ __all__ = [
     "SuggestionRun",
     "ToolCall",
     "Toolset",
+    "TouchedHour",
     "Turn",
     "TurnEvent",
     "TurnRun",

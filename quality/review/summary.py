@@ -11,7 +11,8 @@ from typing import Any
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from quality.calls import WITH_ARCHIVED, CallFilter, matching
+from quality import rollups
+from quality.calls import WITH_ARCHIVED, CallFilter
 from quality.models import ACTIONABLE, Hint, Import, Label
 from quality.review import rates
 from quality.review.hints import BY_NAME, Rule
@@ -83,21 +84,11 @@ def in_period(wanted: CallFilter | None = None) -> CallFilter:
 
 
 def summarise(wanted: CallFilter | None = None) -> Summary:
-    """What a filter lets through (of it all but outcome and label count), by default all of the last 30 days. Three
-    queries; each reads the period's rows once."""
+    """What a filter lets through (of it tools, style, model, source, toolset and time count), by default all of the
+    last 30 days. Three queries; calls are counted by the hour already."""
     period = in_period(wanted)
     assert period.since
     assert period.until
-    calls = (
-        matching(replace(period, labels=(), error=""))
-        .order_by()
-        .values("tool_name")
-        .annotate(
-            num_calls=Count("pk"),
-            num_errors=Count("pk", filter=Q(is_error=True)),
-            num_outcomes=Count("pk", filter=Q(is_error__isnull=False)),
-        )
-    )
     labelled = (
         rates.labelled(period).values_list("tool_name", "label").annotate(number=Count("pk"), on_calls=Count("call_id"))
     )
@@ -107,7 +98,16 @@ def summarise(wanted: CallFilter | None = None) -> Summary:
         labels[label] += number
         if on_calls:
             by_tool.setdefault(tool_name, {})[label] = on_calls
-    tools = [ToolSummary(**row, labels=by_tool.get(row["tool_name"], {})) for row in calls]
+    tools = [
+        ToolSummary(
+            tool_name=count.key,
+            num_calls=count.num_calls,
+            num_errors=count.num_errors,
+            num_outcomes=count.num_outcomes,
+            labels=by_tool.get(count.key, {}),
+        )
+        for count in rollups.by_tool(period)
+    ]
     tools.sort(key=lambda tool: (-tool.num_calls, tool.tool_name))
     return Summary(
         since=period.since,
