@@ -36,7 +36,7 @@ class AgreementQuery(QueryForm):
         since, until, queue = (fields.get(name) for name in ("since", "until", "queue"))
         if since and until and since >= until:
             self.add_error("until", ValidationError("The period ends before it begins.", code="empty_period"))
-        if queue is not None and not ReviewQueue.objects.filter(pk=queue).exists():
+        if queue is not None and not ReviewQueue.objects.filter(pk=queue, deleted_at=None).exists():
             self.add_error("queue", ValidationError("There is no such queue.", code="no_such_queue"))
         return fields
 

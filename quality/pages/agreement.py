@@ -62,7 +62,7 @@ class AgreementForm(QueryForm):
 
     def clean_queue(self) -> int | None:
         pk: int | None = self.cleaned_data["queue"]
-        if pk is not None and not ReviewQueue.objects.filter(pk=pk).exists():
+        if pk is not None and not ReviewQueue.objects.filter(pk=pk, deleted_at=None).exists():
             raise ValidationError(_("There is no such queue."), code="no_such_queue")
         return pk
 
@@ -110,7 +110,7 @@ def agreement(request: TenantRequest) -> HttpResponse:
     found = figures(form.wanted)
     query = _query(request, faults)
     dated = _with_days(query, form)
-    queues = list(ReviewQueue.objects.order_by("name").values_list("pk", "name")[:MAX_QUEUES])
+    queues = list(ReviewQueue.objects.filter(deleted_at=None).order_by("name").values_list("pk", "name")[:MAX_QUEUES])
     context: dict[str, Any] = {
         "days": form.days_or_default,
         "periods": PERIODS,

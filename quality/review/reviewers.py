@@ -54,8 +54,8 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One reviewer in a period. `labels` counts current labels; those on items that wait in a blind queue are told
-    together under HIDDEN, unless they are the viewer's own."""
+    """One reviewer in a period. `labels` counts current labels; those on items that wait in a blind queue in which the
+    viewer labels are told together under HIDDEN, unless they are the viewer's own."""
 
     user: User
     labels: Mapping[str, int] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def _counts(since: dt.datetime, until: dt.datetime, viewer: User, only: User | N
     if only:
         labels = labels.filter(reviewer=only)
     rows = (
-        labels.annotate(is_hidden=waits_blind())
+        labels.annotate(is_hidden=waits_blind(viewer))
         .values_list("reviewer_id", "label", "is_hidden")
         .annotate(number=Count("pk"), noted=Count("pk", filter=~Q(note="")))
     )
@@ -230,9 +230,10 @@ def said_by(
     """The labels of a reviewer as they stand, newest first. Two queries. Raises BadCursor.
 
     They are found by the events that made them, along the index of a reviewer's events. What waits in a blind queue
-    is told without its label, unless it is the viewer's own; a filter by label leaves it out.
+    in which the viewer labels is told without its label, unless it is the viewer's own; a filter by label leaves it
+    out.
     """
-    events = _standing(reviewer).annotate(is_hidden=waits_blind())
+    events = _standing(reviewer).annotate(is_hidden=waits_blind(viewer))
     if labels:
         events = events.filter(label__in=list(labels))
         events = events if viewer == reviewer else events.filter(is_hidden=False)

@@ -12,8 +12,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from quality.calls import BadCursor
-from quality.models import FeedbackEvent, QueueEntry, ReviewQueue, Suggestion, SuggestionRun, ToolCall
-from quality.review import reviewers
+from quality.models import FeedbackEvent, QueueEntry, QueueReviewer, ReviewQueue, Suggestion, SuggestionRun, ToolCall
+from quality.review import blind, reviewers
+from quality.review.agreement_data import AnswerFilter, answers
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label, undo
 from quality.review.reviewers import HIDDEN, crew, said_by
@@ -172,6 +173,33 @@ def test_what_waits_in_a_blind_queue_is_told_to_its_author_alone(tenant: Tenant,
         entry.state = QueueEntry.State.DONE
         entry.save()
         assert work_of(ada, viewer=bob).labels == {"bad_args": 1, "other": 1}
+
+
+@pytest.mark.parametrize("state", ["open", "paused", "closed"])
+@pytest.mark.parametrize("named", [None, "ada", "viewer"])
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_what_is_hidden_is_what_the_rule_of_blind_queues_hides(
+    tenant: Tenant, member, ada: User, state: str, named: str | None, is_deleted: bool
+) -> None:
+    viewer = member(Role.ADMIN).user
+    with tenant_scope(tenant):
+        call, turn = ToolCallFactory(), TurnFactory()
+        say(ada, "bad_args", call=call)
+        record_label(item=item_of_turn(turn.pk), reviewer=ada, label="missing_tool")
+        queue = blind_entry(call, ada).queue
+        QueueEntry.objects.create(queue=queue, turn=turn, cycle=0, started_at=turn.started_at, is_blind=True)
+        queue.state, queue.for_everyone = state, named is None
+        queue.deleted_at = NOW if is_deleted else None
+        queue.save()
+        if named:
+            QueueReviewer.objects.create(queue=queue, reviewer={"ada": ada, "viewer": viewer}[named])
+        hidden = blind.hidden_from(viewer, [item_of_call(call.pk), item_of_turn(turn.pk)])
+        rows = said_by(ada, viewer=viewer).rows
+        assert [row.label is None for row in rows] == [bool(hidden)] * 2
+        assert len(hidden) in (0, 2)
+        assert work_of(ada, viewer=viewer).labels.get(HIDDEN, 0) == len(hidden)
+        is_waiting = state != "closed" and not is_deleted
+        assert answers(AnswerFilter()).num_hidden == (2 if is_waiting else 0), "of figures for everybody"
 
 
 def test_everybody_who_may_label_is_there_and_who_did(tenant: Tenant, member, ada: User, bob: User) -> None:
