@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from engine.tools.definitions import DefinitionFault, DefinitionsError, HttpDefinition, read_definitions
 from tenants import audit, deployment, outbound, shared
@@ -59,9 +60,9 @@ def replace(body: bytes, *, actor: User, token: ApiToken | None = None) -> Activ
     if len(definitions) > MAX_TOOLS:
         raise DefinitionsError([DefinitionFault(None, "", f"holds more than {MAX_TOOLS} definitions")])
     if not settings.LLM_TOOLS_REPLACEABLE:
-        raise NotAvailable("Tool definitions are switched off: the operator set LLM_TOOLS_ENABLED to false.")
+        raise NotAvailable(_("Tool definitions are switched off: the operator set LLM_TOOLS_ENABLED to false."))
     if not has_enabled():
-        raise NotAvailable("There is no enabled model that could call a tool. Add one under Models.")
+        raise NotAvailable(_("There is no enabled model that could call a tool. Add one under Models."))
     text = json.dumps([definition.to_json() for definition in definitions], ensure_ascii=False)
     with transaction.atomic():
         _keep(text)

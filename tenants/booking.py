@@ -2,6 +2,7 @@
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from engine.tools.booking import booking_url_fault
 from tenants import secrets
@@ -15,8 +16,12 @@ def set_url(url: str, *, actor: User, token: ApiToken | None = None) -> None:
     """Raises ValidationError for a link that is not https, not public, or holds credentials; envelope.NoKeys."""
     url = url.strip()
     if reason := booking_url_fault(url):
-        raise ValidationError({"url": f"This link cannot be offered: it {reason}." if reason.startswith("is ") else
-                               f"This link cannot be offered: {reason}."})  # fmt: skip
+        told = (
+            _("This link cannot be offered: it %(why)s.")
+            if reason.startswith("is ")
+            else _("This link cannot be offered: %(why)s.")
+        )
+        raise ValidationError({"url": told % {"why": reason}})
     secrets.set_secret(name=NAME, value=url, actor=actor, token=token, purpose=Purpose.BOOKING)
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from django.utils.translation import gettext as _
+
 from engine.tools import Mode, Safety, Tool
 from engine.tools.booking import booking_tool
 from engine.tools.database import database_tool
@@ -72,7 +74,9 @@ def _kept(row: HttpToolRow, uses: set[tuple[str, str, str]]) -> Entry:
 
 def _active(names: set[str], switches: dict[str, ToolSwitch], uses: set[tuple[str, str, str]]) -> Iterator[Entry]:
     found = active()
-    note = "sent to /api/tools, until the service restarts" if found.source == "request" else "of the operator’s file"
+    note = _("of the operator’s file")
+    if found.source == "request":
+        note = _("sent to /api/tools, until the service restarts")
     for definition in found.definitions:
         if definition.name not in names:
             entry = _own(definition, "active", note=note)
@@ -81,14 +85,14 @@ def _active(names: set[str], switches: dict[str, ToolSwitch], uses: set[tuple[st
 
 def _booking(switches: dict[str, ToolSwitch]) -> Entry:
     is_set = booking.secret() is not None
-    entry = _own(booking_tool(EXAMPLE_LINK), "booking", note="" if is_set else "no booking link is set")
+    entry = _own(booking_tool(EXAMPLE_LINK), "booking", note="" if is_set else _("no booking link is set"))
     return _on_if(is_set, _switched(entry, switches))
 
 
 def _scripts(own: TenantSettings | None, switches: dict[str, ToolSwitch]) -> Iterator[Entry]:
     is_on = own is not None and own.scripts_enabled
     for tool in scripts.loaded()[0]:
-        entry = _own(tool, "script", note="" if is_on else "script tools are switched off")
+        entry = _own(tool, "script", note="" if is_on else _("script tools are switched off"))
         yield _on_if(is_on, _switched(entry, switches))
 
 
@@ -96,7 +100,7 @@ def _exchange(switches: dict[str, ToolSwitch]) -> Iterator[Entry]:
     """The desk's tools: there while it has an active rate."""
     is_open = ExchangeRate.objects.filter(is_active=True).exists()
     for tool in exchange_tools(DeskStore(0), ""):
-        entry = _own(tool, "exchange", note="" if is_open else "the desk has no active rate")
+        entry = _own(tool, "exchange", note="" if is_open else _("the desk has no active rate"))
         yield _on_if(is_open, _switched(entry, switches))
 
 
@@ -104,7 +108,7 @@ def _databases(own: TenantSettings | None, switches: dict[str, ToolSwitch]) -> I
     """One tool for all databases; its description tells of those that the tenant chose."""
     chosen = databases.databases(own.databases if own is not None else ())
     if offered := chosen or databases.databases(databases.configured()):
-        entry = _own(database_tool(offered), "database", note="" if chosen else "no database is switched on")
+        entry = _own(database_tool(offered), "database", note="" if chosen else _("no database is switched on"))
         yield _on_if(bool(chosen), _switched(entry, switches))
 
 

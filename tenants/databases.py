@@ -7,6 +7,7 @@ import psycopg
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.translation import gettext as _
 
 from engine.tools.database import Database, QueryError, QueryLimits, QueryResult, RunQuery
 from tenants import audit
@@ -35,7 +36,8 @@ def choose(names: Iterable[str], *, actor: User, token: ApiToken | None = None) 
     """Let the tenant's agents ask these databases and no others. Raises ValidationError for an unknown name."""
     chosen = sorted(set(names))
     if unknown := [name for name in chosen if name not in configured()]:
-        raise ValidationError({"names": f"There is no database {', '.join(unknown)}."})
+        told = _("There is no database %(names)s.") % {"names": ", ".join(unknown)}
+        raise ValidationError({"names": told})
     raise_version()
     TenantSettings.objects.update(databases=chosen)
     audit.record(

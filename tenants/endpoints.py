@@ -8,6 +8,8 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from engine.limits import Price
 from engine.net import Client, parse_url
@@ -164,23 +166,24 @@ def _set_key(
 def _check(endpoint: ModelEndpoint) -> None:
     faults: dict[str, Any] = {}
     if reason := outbound.url_fault(endpoint.base_url):
-        faults["base_url"] = f"Nobody may call this address: {reason}."
+        faults["base_url"] = _("Nobody may call this address: %(why)s.") % {"why": reason}
     elif parse_url(endpoint.base_url).target.count("?"):
-        faults["base_url"] = "A base URL has no query."
+        faults["base_url"] = _("A base URL has no query.")
     if not isinstance(endpoint.parameters, dict):
-        faults["parameters"] = "Parameters are a JSON object."
+        faults["parameters"] = _("Parameters are a JSON object.")
     elif taken := sorted(OURS & endpoint.parameters.keys()):
-        faults["parameters"] = f"{', '.join(taken)}: set by us on each request."
+        faults["parameters"] = _("%(names)s: set by us on each request.") % {"names": ", ".join(taken)}
     elif len(json.dumps(endpoint.parameters)) > MAX_PARAMETERS:
-        faults["parameters"] = f"More than {MAX_PARAMETERS:,} characters."
+        faults["parameters"] = _("More than %(limit)s characters.") % {"limit": number_format(MAX_PARAMETERS)}
     for name in ("price_prompt", "price_completion"):
         if not math.isfinite(getattr(endpoint, name)):
-            faults[name] = "A price is a number."
+            faults[name] = _("A price is a number.")
     if len(endpoint.sources) > MAX_SOURCES:
-        faults["sources"] = f"At most {MAX_SOURCES} sources."
+        faults["sources"] = _("At most %(limit)s sources.") % {"limit": MAX_SOURCES}
     others = ModelEndpoint.objects.exclude(pk=endpoint.pk).filter(sources__overlap=endpoint.sources)
     if endpoint.sources and (other := others.first()):
         twice = ", ".join(sorted(set(other.sources) & set(endpoint.sources)))
-        faults["sources"] = f"{twice}: answered by {other.label} already."
+        told = _("%(sources)s: answered by %(model)s already.")
+        faults["sources"] = told % {"sources": twice, "model": other.label}
     if faults:
         raise ValidationError(faults)

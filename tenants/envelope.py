@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.utils.translation import gettext as _
 
 from tenants.keys import KEY_BYTES, Keyring
 
@@ -69,14 +70,14 @@ def fingerprint(value: str, keyring: Keyring, *, tenant_id: int) -> str:
 
 def _writing(keyring: Keyring) -> str:
     if keyring.writing is None:
-        raise NoKeys("Secrets cannot be kept: the operator has set no APP_KEKS.")
+        raise NoKeys(_("Secrets cannot be kept: the operator has set no APP_KEKS."))
     return keyring.writing
 
 
 def _data_key(envelope: Envelope, keyring: Keyring, bound_to: bytes) -> bytes:
     key = keyring.keys.get(envelope.kid)
     if key is None:
-        raise SecretInvalid(f"The key {envelope.kid} of this secret is not among APP_KEKS.")
+        raise SecretInvalid(_("The key %(key)s of this secret is not among APP_KEKS.") % {"key": envelope.kid})
     return _decrypt(key, envelope.wrapped_key, bound_to)
 
 
@@ -89,4 +90,4 @@ def _decrypt(key: bytes, blob: bytes, bound_to: bytes) -> bytes:
     try:
         return AESGCM(key).decrypt(blob[:NONCE_BYTES], blob[NONCE_BYTES:], bound_to)
     except (InvalidTag, ValueError) as error:
-        raise SecretInvalid("This secret cannot be opened; set it again.") from error
+        raise SecretInvalid(_("This secret cannot be opened; set it again.")) from error

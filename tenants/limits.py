@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from tenants import audit
 from tenants.models import ApiToken, TenantSettings, User
@@ -71,6 +74,14 @@ def bound(name: str) -> float:
     return float(getattr(settings, BUDGETS[name])) or math.inf
 
 
+def _out_of_bounds(most: float) -> str:
+    if most == math.inf:
+        return _("More than 0.")
+    # Django rounds nothing here, and 10 digits are more than any bound has.
+    told = number_format(Decimal(f"{most:.10g}"))
+    return _("More than 0 and at most %(limit)s.") % {"limit": told}
+
+
 @transaction.atomic
 def set_limits(
     *,
@@ -95,7 +106,7 @@ def set_limits(
         "wall_time_s": wall_time_s,
     }
     faults = {
-        name: "More than 0." if bound(name) == math.inf else f"More than 0 and at most {bound(name):,.10g}."
+        name: _out_of_bounds(bound(name))
         for name, value in wanted.items()
         if value is not None and not (0 < value <= min(bound(name), MOST))
     }

@@ -4,6 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from django.conf import settings
+from django.utils.translation import gettext as _
 
 from engine import net
 from tenants.scope import current_tenant_id
@@ -42,7 +43,11 @@ def url_fault(url: str) -> str | None:
 def reason(error: net.Refused) -> str:
     """Why the guard refused, and which setting of the operator would allow it, if one would."""
     remedy = REMEDIES.get(net.Code(error.code))
-    return f"{error.message}; the operator can allow it ({remedy})" if remedy else error.message
+    return (
+        _("%(why)s; the operator can allow it (%(how)s)") % {"why": error.message, "how": remedy}
+        if remedy
+        else error.message
+    )
 
 
 def origin(url: str) -> str:

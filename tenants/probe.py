@@ -4,6 +4,9 @@ import json
 import time
 from dataclasses import dataclass, field, replace
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from engine.net import Guard, Refused
 from engine.providers.openai import OpenAIModel
 from engine.providers.protocol import Answer, ModelError, Piece, Request, TextPiece
@@ -12,6 +15,13 @@ from tenants import outbound
 from tenants.endpoints import ChosenModel
 
 PROBE_S = 45.0
+# What is tried, as programs read it; pages say it in the reader's language.
+ANSWERS = gettext_noop("Answers")
+STREAMING = gettext_noop("Streaming")
+TOOL_CALLS = gettext_noop("Tool calls")
+STRUCTURED = gettext_noop("Structured calls")
+TEXT_CALLS = gettext_noop("Text calls")
+STREAM_OF_CALLS = gettext_noop("Stream of calls")
 TOOL = {
     "type": "function",
     "function": {
@@ -48,16 +58,16 @@ class ProbeReport:
     def works(self) -> bool:
         """Turns can be run: it answers, and calls of tools can be had from it."""
         verdicts = {finding.what: finding.verdict for finding in self.findings}
-        return verdicts.get("Answers") == "yes" and verdicts.get("Tool calls") == "yes"
+        return verdicts.get(ANSWERS) == "yes" and verdicts.get(TOOL_CALLS) == "yes"
 
     @property
     def answers(self) -> bool:
         """The server is there: it gave an answer, if an empty one."""
-        return any(finding.what == "Answers" and finding.verdict != "no" for finding in self.findings)
+        return any(finding.what == ANSWERS and finding.verdict != "no" for finding in self.findings)
 
     @classmethod
     def not_asked(cls, reason: str) -> "ProbeReport":
-        return cls([Finding("Answers", "no", f"Not asked: {reason}")])
+        return cls([Finding(ANSWERS, "no", _("Not asked: %(why)s") % {"why": reason})])
 
     def add(self, what: str, verdict: str, detail: str) -> None:
         self.findings.append(Finding(what, verdict, detail))
@@ -68,7 +78,7 @@ async def probe_endpoint(chosen: ChosenModel, guard: Guard, key: str | None) -> 
     try:
         client = guard.client(chosen.base_url)
     except Refused as error:
-        return ProbeReport.not_asked(f"nobody may call this address: {outbound.reason(error)}.")
+        return ProbeReport.not_asked(_("nobody may call this address: %(why)s.") % {"why": outbound.reason(error)})
     async with client:
         return await probe(chosen.built(client, key))
 
@@ -95,16 +105,18 @@ async def _plain(model: OpenAIModel, report: ProbeReport) -> bool:
     try:
         answer = await model.answer(request, listen)
     except ModelError as error:
-        report.add("Answers", "no", str(error))
+        report.add(ANSWERS, "no", str(error))
         return False
     if answer.is_empty:
-        report.add("Answers", "warn", "It answered with nothing: no text and no call.")
+        report.add(ANSWERS, "warn", _("It answered with nothing: no text and no call."))
     else:
-        report.add("Answers", "yes", f"As {answer.model or model.name}: “{answer.reply.text.strip()[:80]}”")
+        said = _("As %(model)s: “%(text)s”")
+        said %= {"model": answer.model or model.name, "text": answer.reply.text.strip()[:80]}
+        report.add(ANSWERS, "yes", said)
     if len(pieces) > 1 or "data:" in request.exchanges[-1].body:
-        report.add("Streaming", "yes", f"The answer came in {len(pieces)} pieces.")
+        report.add(STREAMING, "yes", _("The answer came in %(n)s pieces.") % {"n": len(pieces)})
     else:
-        report.add("Streaming", "no", "The server sent its answer whole; people see no text while it is written.")
+        report.add(STREAMING, "no", _("The server sent its answer whole; people see no text while it is written."))
     return True
 
 
@@ -114,24 +126,27 @@ async def _with_tool(model: OpenAIModel, report: ProbeReport) -> None:
     try:
         answer = await model.answer(request)
     except ModelError as error:
-        report.add("Tool calls", "no", f"{error} Does the server need a flag for tools? {PARSER_FLAGS}.")
+        report.add(TOOL_CALLS, "no", f"{error} {_('Does the server need a flag for tools?')} {PARSER_FLAGS}.")
         return
     is_structured = any('"tool_calls"' in exchange.body for exchange in request.exchanges) and _calls_in(request)
     is_swallowed = "asked_again_without_streaming" in answer.warnings
     if answer.reply.calls:
         called = answer.reply.calls[0]
         how = f"{called.name}({json.dumps(called.arguments, ensure_ascii=False)[:100]})"
-        report.add("Tool calls", "yes", f"It called {how}.")
-        report.add("Structured calls", *_structured(is_structured))
-        report.add("Text calls", *_text(is_structured))
+        report.add(TOOL_CALLS, "yes", _("It called %(how)s.") % {"how": how})
+        report.add(STRUCTURED, *_structured(is_structured))
+        report.add(TEXT_CALLS, *_text(is_structured))
     else:
-        report.add("Tool calls", "no", _why_none(answer))
+        report.add(TOOL_CALLS, "no", _why_none(answer))
     if is_swallowed:
         report.add(
-            "Stream of calls",
+            STREAM_OF_CALLS,
             "warn",
-            "With tools offered the stream was empty, and the same question without streaming was answered: the "
-            f"server's tool parser does not match the model, or cannot stream. Look at {PARSER_FLAGS}.",
+            _(
+                "With tools offered the stream was empty, and the same question without streaming was answered: the "
+                "server's tool parser does not match the model, or cannot stream. Look at %(flags)s."
+            )
+            % {"flags": PARSER_FLAGS},
         )
 
 
@@ -143,25 +158,29 @@ def _calls_in(request: Request) -> bool:
 
 def _structured(is_structured: bool) -> tuple[str, str]:
     if is_structured:
-        return "yes", "The call came in `tool_calls`."
+        return "yes", _("The call came in `tool_calls`.")
     return (
         "no",
-        f"The server left the call in the text. We read it there; to have it parsed by the server: {PARSER_FLAGS}.",
+        _("The server left the call in the text. We read it there; to have it parsed by the server: %(flags)s.")
+        % {"flags": PARSER_FLAGS},
     )
 
 
 def _text(is_structured: bool) -> tuple[str, str]:
     if is_structured:
-        return "yes", "Not needed here: calls in text would be read, too."
-    return "yes", "The call was read out of the text."
+        return "yes", _("Not needed here: calls in text would be read, too.")
+    return "yes", _("The call was read out of the text.")
 
 
 def _why_none(answer: Answer) -> str:
     text = answer.reply.text.strip()
     if answer.reply.broken:
-        return f"Its call cannot be read: {answer.reply.broken[0].reason}. A likely parser mismatch: {PARSER_FLAGS}."
+        told = _("Its call cannot be read: %(why)s. A likely parser mismatch: %(flags)s.")
+        return told % {"why": answer.reply.broken[0].reason, "flags": PARSER_FLAGS}
     if not text:
-        return f"It said and called nothing. A likely parser mismatch swallowed the call. Look at {PARSER_FLAGS}."
-    if "get_weather" in text:
-        return f"It described the call instead of making it (“{text[:80]}”). A likely parser mismatch: {PARSER_FLAGS}."
-    return f"It answered without the tool (“{text[:80]}”). Small models do; or no tool reaches it: {PARSER_FLAGS}."
+        told = _("It said and called nothing. A likely parser mismatch swallowed the call. Look at %(flags)s.")
+    elif "get_weather" in text:
+        told = _("It described the call instead of making it (“%(text)s”). A likely parser mismatch: %(flags)s.")
+    else:
+        told = _("It answered without the tool (“%(text)s”). Small models do; or no tool reaches it: %(flags)s.")
+    return told % {"text": text[:80], "flags": PARSER_FLAGS}

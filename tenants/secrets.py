@@ -12,6 +12,8 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 from django.utils import timezone
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from tenants import audit, envelope
 from tenants.models import ApiToken, Purpose, Secret, SecretUse, User
@@ -46,7 +48,7 @@ def set_secret(
     Raises ValidationError for a name or value that cannot be used, `envelope.NoKeys` where the operator set no keys.
     """
     if purpose is Purpose.TOOL and not _NAME.fullmatch(name):
-        raise ValidationError({"name": "A name is made of letters, digits and _, and does not begin with a digit."})
+        raise ValidationError({"name": _("A name is made of letters, digits and _, and does not begin with a digit.")})
     _check_value(value)
     secret = Secret.objects.select_for_update().filter(name=name).first()
     is_new = secret is None
@@ -163,15 +165,16 @@ def rotate_batch(tenant_id: int, *, limit: int = ROTATED_AT_ONCE) -> tuple[int, 
 
 def _check_value(value: str) -> None:
     if not value:
-        raise ValidationError({"value": "Enter the value."})
+        raise ValidationError({"value": _("Enter the value.")})
     if any(ord(character) < 32 or ord(character) == 127 for character in value):
-        raise ValidationError({"value": "A secret holds no line breaks and no control characters."})
+        raise ValidationError({"value": _("A secret holds no line breaks and no control characters.")})
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:
-        raise ValidationError({"value": "This is not valid Unicode."}) from error
+        raise ValidationError({"value": _("This is not valid Unicode.")}) from error
     if size > MAX_VALUE:
-        raise ValidationError({"value": f"A secret has {MAX_VALUE:,} bytes at most."})
+        told = _("A secret has %(limit)s bytes at most.") % {"limit": number_format(MAX_VALUE)}
+        raise ValidationError({"value": told})
 
 
 def _seal(secret: Secret, value: str) -> None:

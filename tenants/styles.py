@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from tenants import audit
 from tenants.models import ApiToken, Skill, Style, StyleVersion, User
@@ -69,7 +71,7 @@ def save_style(
     """
     _check(text)
     if pk is None and Style.objects.count() >= MAX_STYLES:
-        raise ValidationError(f"A tenant keeps {MAX_STYLES} styles at most.")
+        raise ValidationError(_("A tenant keeps %(limit)s styles at most.") % {"limit": number_format(MAX_STYLES)})
     style = Style() if pk is None else Style.objects.select_for_update().get(pk=pk)
     style.style_id, style.name, style.is_default = style_id, name, is_default
     if is_default:
@@ -154,7 +156,8 @@ def delete_skill(*, skill: Skill, actor: User, token: ApiToken | None = None) ->
     """Raises ValidationError while a style has it."""
     for style in Style.objects.all():
         if StyleVersion.objects.filter(style=style, number=style.version, skills__contains=[skill.name]).exists():
-            raise ValidationError(f"Style {style.style_id} has this skill; take it out there first.")
+            told = _("Style %(style)s has this skill; take it out there first.")
+            raise ValidationError(told % {"style": style.style_id})
     audit.record(
         "skill.deleted", object_type="skill", object_id=skill.pk, actor=actor, token=token, detail={"name": skill.name}
     )
@@ -182,13 +185,14 @@ def active_styles() -> tuple[list[ActiveStyle], str]:
 def _check(text: StyleText) -> None:
     faults: dict[str, str] = {}
     if len(text.system_prompt) > MAX_PROMPT:
-        faults["system_prompt"] = f"At most {MAX_PROMPT:,} characters."
+        faults["system_prompt"] = _("At most %(limit)s characters.") % {"limit": number_format(MAX_PROMPT)}
     if "\0" in text.system_prompt or any("\0" in part for pair in text.examples for part in pair):
-        faults["system_prompt"] = "There is a NUL character in it."
+        faults["system_prompt"] = _("There is a NUL character in it.")
     if len(text.examples) > MAX_EXAMPLES or sum(len(a) + len(b) for a, b in text.examples) > MAX_PROMPT:
-        faults["examples"] = f"At most {MAX_EXAMPLES} examples of {MAX_PROMPT:,} characters together."
+        told = _("At most %(limit)s examples of %(characters)s characters together.")
+        faults["examples"] = told % {"limit": number_format(MAX_EXAMPLES), "characters": number_format(MAX_PROMPT)}
     known = set(Skill.objects.filter(name__in=text.skills).values_list("name", flat=True))
     if unknown := sorted(set(text.skills) - known):
-        faults["skills"] = f"There is no skill {', '.join(unknown)}."
+        faults["skills"] = _("There is no skill %(names)s.") % {"names": ", ".join(unknown)}
     if faults:
         raise ValidationError({name: [reason] for name, reason in faults.items()})

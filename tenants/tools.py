@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from engine import net
 from engine.errors import ToolError
@@ -120,7 +122,7 @@ def import_tools(body: bytes | str, *, actor: User, token: ApiToken | None = Non
     definitions = read_definitions(body, outbound.policy())
     known = dict(HttpToolRow.objects.values_list("name", "pk"))
     if len(known.keys() | {one.name for one in definitions}) > MAX_TOOLS:
-        raise ToolError(f"A tenant keeps {MAX_TOOLS} tools at most.")
+        raise ToolError(_("A tenant keeps %(limit)s tools at most.") % {"limit": number_format(MAX_TOOLS)})
     items = json.loads(body.decode() if isinstance(body, bytes) else body)
     return [save_tool(item, actor=actor, token=token, pk=known.get(item["name"])) for item in items]
 
@@ -182,12 +184,12 @@ def fault_texts(error: DefinitionsError | ToolError) -> Iterable[str]:
 
 def _check_name(name: str, pk: int | None) -> None:
     if name in RESERVED:
-        raise ToolError(f"name: {name} is a tool of ours; choose another name.")
+        raise ToolError(_("name: %(name)s is a tool of ours; choose another name.") % {"name": name})
     taken = HttpToolRow.objects.filter(name=name).values_list("pk", flat=True).first()
     if taken is not None and taken != pk:
-        raise ToolError(f"name: {name} is taken by another tool.")
+        raise ToolError(_("name: %(name)s is taken by another tool.") % {"name": name})
     if pk is None and HttpToolRow.objects.count() >= MAX_TOOLS:
-        raise ToolError(f"A tenant keeps {MAX_TOOLS} tools at most.")
+        raise ToolError(_("A tenant keeps %(limit)s tools at most.") % {"limit": number_format(MAX_TOOLS)})
 
 
 def _changed(action: str, row: HttpToolRow, actor: User, token: ApiToken | None) -> None:

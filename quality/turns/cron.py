@@ -12,8 +12,10 @@ from itertools import islice, takewhile
 
 from cronsim import CronSim, CronSimError
 from django.core.exceptions import ValidationError
+from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+
+from quality.turns.cron_words import cron_words
 
 # What the fields are, in their order: how cronsim calls them, what they are, what may stand in them.
 FIELDS = (
@@ -81,8 +83,9 @@ def slots_after(cron: str, zone: str, after: dt.datetime) -> Iterator[dt.datetim
 
 
 def in_words(cron: str) -> str:
-    """“At 08:00 on Monday through Friday”. Raises ValidationError."""
-    return _read(cron, dt.datetime(2000, 1, 1, tzinfo=dt.UTC)).explain()
+    """“At 08:00 on Monday through Friday”, in the active language. Raises ValidationError."""
+    found = _read(cron, dt.datetime(2000, 1, 1, tzinfo=dt.UTC))
+    return found.explain() if get_language() == "en" else cron_words(cron)
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:

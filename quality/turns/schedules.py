@@ -15,7 +15,9 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
+from quality import languages
 from quality.models import Channel, Schedule, ScheduleSlot, Turn
 from quality.turns.create import MAX_TEXT_CHARS, create_turn
 from quality.turns.cron import next_slot, passed_slots
@@ -47,7 +49,8 @@ def keep_schedule(data: ScheduleData, *, actor: User, token: ApiToken | None = N
     """Make a schedule, or change the one with this `pk`, in the open scope. Raises ValidationError with each field at
     fault, Schedule.DoesNotExist."""
     if pk is None and Schedule.objects.count() >= MAX_SCHEDULES:
-        raise ValidationError(f"A tenant keeps {MAX_SCHEDULES} schedules at most. Delete one that is not needed.")
+        told = _("A tenant keeps %(limit)s schedules at most. Delete one that is not needed.")
+        raise ValidationError(told % {"limit": MAX_SCHEDULES})
     # Locked, so that the tick does not tell another next slot at the same time.
     schedule = Schedule(created_by=actor) if pk is None else Schedule.objects.select_for_update().get(pk=pk)
     was_due = (schedule.cron, schedule.zone, schedule.is_enabled), schedule.next_at
@@ -115,7 +118,8 @@ def save_schedule(schedule: Schedule, *, now: dt.datetime | None = None) -> Sche
     """Check and store a schedule, in the open scope, with its next slot. Raises ValidationError."""
     schedule.next_at = next_slot(schedule.cron, schedule.zone, now or timezone.now())
     if schedule.next_at is None:
-        raise ValidationError({"cron": ValidationError(f"{schedule.cron!r} never comes.", "invalid_cron")})
+        told = _("%(cron)s never comes.") % {"cron": repr(schedule.cron)}
+        raise ValidationError({"cron": ValidationError(told, "invalid_cron")})
     schedule.full_clean(exclude=["next_at", "created_by"])
     schedule.save()
     return schedule
@@ -184,15 +188,18 @@ def _check(schedule: Schedule) -> None:
     """What only the tenant's other settings, and the turns to come, make wrong."""
     faults: dict[str, ValidationError] = {}
     if len(schedule.text) > MAX_TEXT_CHARS:
-        faults["text"] = ValidationError(f"At most {MAX_TEXT_CHARS:,} characters.", "too_long")
+        told = _("At most %(limit)s characters.") % {"limit": languages.number(MAX_TEXT_CHARS)}
+        faults["text"] = ValidationError(told, "too_long")
     elif not schedule.text.strip():
-        faults["text"] = ValidationError("Say what is sent to the agent.", "blank")
+        faults["text"] = ValidationError(_("Say what is sent to the agent."), "blank")
     if schedule.model_label and not ModelEndpoint.objects.filter(label=schedule.model_label).exists():
-        text = f"There is no model with the label {schedule.model_label!r}. Add it under Models, or choose another one."
-        faults["model_label"] = ValidationError(text, "no_such_model")
+        told = _("There is no model with the label %(label)s. Add it under Models, or choose another one.")
+        told %= {"label": repr(schedule.model_label)}
+        faults["model_label"] = ValidationError(told, "no_such_model")
     if schedule.style_id and not Style.objects.filter(style_id=schedule.style_id).exists():
-        text = f"There is no style {schedule.style_id!r}. Add it under Styles, or choose another one."
-        faults["style_id"] = ValidationError(text, "no_such_style")
+        told = _("There is no style %(style)s. Add it under Styles, or choose another one.")
+        told %= {"style": repr(schedule.style_id)}
+        faults["style_id"] = ValidationError(told, "no_such_style")
     try:
         next_slot(schedule.cron, schedule.zone, timezone.now())
     except ValidationError as error:

@@ -3,6 +3,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 from tenants.models.base import TenantManager, TenantModel, tenant_key
 from tenants.models.secret import Secret
@@ -14,7 +15,9 @@ class ModelEndpoint(TenantModel):
     label = models.CharField(
         max_length=40,
         validators=[
-            RegexValidator(r"^[a-z0-9][a-z0-9_-]*\Z", "Lower-case letters, digits, - and _; a letter or digit first.")
+            RegexValidator(
+                r"^[a-z0-9][a-z0-9_-]*\Z", gettext_lazy("Lower-case letters, digits, - and _; a letter or digit first.")
+            )
         ],
         help_text="By this turns choose it, such as “expert”.",
     )
@@ -49,7 +52,7 @@ class ModelEndpoint(TenantModel):
             models.UniqueConstraint(
                 fields=["tenant", "label"],
                 name="model_endpoints_label_key",
-                violation_error_message="Another model has this label.",
+                violation_error_message=gettext_lazy("Another model has this label."),
             ),
             models.CheckConstraint(
                 condition=models.Q(price_prompt__gte=0, price_completion__gte=0), name="model_endpoints_price_check"

@@ -73,14 +73,16 @@ class ExchangeRate(TenantModel):
             models.UniqueConstraint(
                 fields=["tenant", "give", "get"],
                 name="exchange_rates_pair_key",
-                violation_error_message="There is a rate for this pair.",
+                violation_error_message=gettext_lazy("There is a rate for this pair."),
             ),
             models.CheckConstraint(
                 condition=models.Q(
                     rate__gt=0, min_amount__gte=0, max_amount__gte=models.F("min_amount"), get_digits__lte=8
                 ),
                 name="exchange_rates_amounts_check",
-                violation_error_message="The largest amount is below the smallest one, or there are over 8 digits.",
+                violation_error_message=gettext_lazy(
+                    "The largest amount is below the smallest one, or there are over 8 digits."
+                ),
             ),
         ]
 

@@ -41,7 +41,9 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser):
     """A person who signs in by e-mail. Belongs to no tenant: memberships say where they may work."""
 
-    email = models.EmailField(max_length=254, unique=True, error_messages={"unique": "This e-mail address is taken."})
+    email = models.EmailField(
+        max_length=254, unique=True, error_messages={"unique": _("This e-mail address is taken.")}
+    )
     name = models.CharField(max_length=120, blank=True)
     is_active = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)

@@ -3,11 +3,14 @@
 from django.contrib.postgres.fields import ArrayField
 from django.core.validators import RegexValidator
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 from tenants.models.base import TenantManager, TenantModel, tenant_key
 from tenants.models.people import User
 
-_SLUG = RegexValidator(r"^[a-z0-9][a-z0-9_-]*\Z", "Lower-case letters, digits, - and _; a letter or digit first.")
+_SLUG = RegexValidator(
+    r"^[a-z0-9][a-z0-9_-]*\Z", gettext_lazy("Lower-case letters, digits, - and _; a letter or digit first.")
+)
 
 
 class Skill(TenantModel):
@@ -26,7 +29,7 @@ class Skill(TenantModel):
             models.UniqueConstraint(
                 fields=["tenant", "name"],
                 name="skills_name_key",
-                violation_error_message="Another skill has this name.",
+                violation_error_message=gettext_lazy("Another skill has this name."),
             ),
         ]
 
@@ -52,7 +55,7 @@ class Style(TenantModel):
             models.UniqueConstraint(
                 fields=["tenant", "style_id"],
                 name="styles_style_id_key",
-                violation_error_message="Another style has this id.",
+                violation_error_message=gettext_lazy("Another style has this id."),
             ),
             models.UniqueConstraint(fields=["tenant"], name="styles_default_key", condition=models.Q(is_default=True)),
         ]

@@ -2,6 +2,7 @@
 
 from django.core.validators import RegexValidator
 from django.db import connection, models
+from django.utils.translation import gettext_lazy
 
 from tenants.scope import tenant_scope
 
@@ -25,7 +26,9 @@ class Tenant(models.Model):
     slug = models.CharField(
         max_length=40,
         unique=True,
-        validators=[RegexValidator(r"^[a-z0-9][a-z0-9-]*$", "Lower-case letters, digits and dashes only.")],
+        validators=[
+            RegexValidator(r"^[a-z0-9][a-z0-9-]*$", gettext_lazy("Lower-case letters, digits and dashes only."))
+        ],
     )
     name = models.CharField(max_length=120)
     is_demo = models.BooleanField(default=False)

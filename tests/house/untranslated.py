@@ -59,7 +59,7 @@ def untranslated(source: str) -> list[Unsaid]:
     return sorted({*_in_html(_blanked(tokens)), *_in_tags(tokens)}, key=lambda one: (one.line, one.text))
 
 
-def _is_words(text: str) -> bool:
+def is_words(text: str) -> bool:
     return bool(_WORD.search(_NAMES.sub("", text)))
 
 
@@ -93,7 +93,7 @@ class _Reader(HTMLParser):
         given = dict(attrs)
         is_same = tag in SAME or given.get("translate") == "no" or bool(self.open and self.open[-1][1])
         for name, value in attrs:
-            if name in SAID and not is_same and _is_words(value or ""):
+            if name in SAID and not is_same and is_words(value or ""):
                 self.found.append(Unsaid(self.getpos()[0], f"{name}={value!r}"))
         if tag not in VOID:
             self.open.append((tag, is_same))
@@ -111,7 +111,7 @@ class _Reader(HTMLParser):
                 break
 
     def handle_data(self, data: str) -> None:
-        if not (self.open and self.open[-1][1]) and _is_words(data):
+        if not (self.open and self.open[-1][1]) and is_words(data):
             self.found.append(Unsaid(self.getpos()[0], " ".join(data.split())))
 
 
@@ -133,7 +133,7 @@ def _in_tags(tokens: list[Token]) -> Iterator[Unsaid]:
         if _PLURAL.search(inside):
             yield Unsaid(token.lineno, "pluralize: other languages have other plurals; use blocktranslate with count")
         for first, second in _FILTERED.findall(inside):
-            if _is_words(first or second):
+            if is_words(first or second):
                 yield Unsaid(token.lineno, f"{first or second!r} in {{{{ … }}}}")
         for first, second in _HANDED.findall(inside) if name in ("include", "with", "blocktranslate") else ():
             if " " in (first or second) or (first or second)[:1].isupper():
@@ -174,11 +174,9 @@ def _said_by(node: ast.Call, *, is_page: bool) -> Iterator[ast.expr]:
 def _plain(said: ast.expr) -> Iterator[Unsaid]:
     """The strings that would be shown as they are, through all that they are put together of."""
     match said:
-        case ast.Constant(value=str(text)) if _is_words(text):
+        case ast.Constant(value=str(text)) if is_words(text):
             yield Unsaid(said.lineno, repr(text))
-        case ast.JoinedStr(values=parts) if any(
-            isinstance(one, ast.Constant) and _is_words(one.value) for one in parts
-        ):
+        case ast.JoinedStr(values=parts) if any(isinstance(one, ast.Constant) and is_words(one.value) for one in parts):
             yield Unsaid(said.lineno, ast.unparse(said))
         case ast.Dict(values=values) | ast.List(elts=values) | ast.Tuple(elts=values):
             for value in values:
