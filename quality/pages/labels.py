@@ -18,6 +18,7 @@ from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
 from quality.review.keys import goes_on
 from quality.review.labelling import MAX_NOTE_CHARS
 from quality.review.sitting import Step, sitting_of
+from quality.review.suggesting.shown import suggestion_for
 from tenants.models import Role
 
 HELP: dict[Label, Promise] = {
@@ -42,7 +43,7 @@ class ItemForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}
         if not data.get("call") and not data.get("turn"):
-            raise ValidationError("Say which item this is for: a call, or a turn and its cycle.")
+            raise ValidationError(_("Say which item this is for: a call, or a turn and its cycle."))
         return data
 
     def item(self) -> Item:
@@ -106,6 +107,7 @@ def label_context(request: TenantRequest, found: ItemEvidence, *, note: str | No
         "actual": found.call.args.text if found.call and found.call.args and not found.call.args.cut else None,
         "agree_with": _to_agree_with(found, mine),
         "answers": _answers(found, mine),
+        "suggestion": suggestion_for(found.item, request.user),
         "note": note if note is not None else (mine.note if mine else ""),
         "version": found.events[-1].version if found.events else 0,
         "nonce": uuid.uuid4(),

@@ -24,12 +24,14 @@ from quality.pages.call_filter import chips
 from quality.pages.calls import item_context, page_of_call
 from quality.pages.correction_form import ASKED, CorrectionForm, Unfinished
 from quality.pages.labels import ItemForm, LabelForm, StepForm, describe, label_context, last_label
+from quality.pages.prose import prose
 from quality.pages.review_source import FilterSource, item_of, source_of
 from quality.pages.views import opened, views_context
 from quality.review import items, labelling
 from quality.review.evidence import ItemEvidence, evidence_for
 from quality.review.items import Item, NoSuchItem
 from quality.review.keys import goes_on
+from quality.review.queues.source import QueueSource
 from quality.review.sources import Desk, Lost, Source
 from tenants.models import Role
 
@@ -315,9 +317,11 @@ def _frame(source: Source, item: Item | None) -> dict[str, Any]:
     """The rail: progress, neighbours, filter; and where each key leads."""
     rail = source.rail(item)
     stops = [*rail.before, *([rail.here] if rail.here else []), *rail.after]
+    desk = source.desk(item)
     context = {
         "source": source,
-        "desk": source.desk(item),
+        "desk": desk,
+        "queue_guidelines": prose(desk.guidelines) if desk.guidelines else "",
         "standing": source.standing(),
         "actions": {action.name: action for action in source.actions(item)},
         "item_name": item.name if item else "",
@@ -336,6 +340,8 @@ def _frame(source: Source, item: Item | None) -> dict[str, Any]:
         "following_url": source.following_address(item) if item else "",
         "start_url": source.address(),
     }
+    if isinstance(source, QueueSource):
+        return context | {"queue_url": reverse("queue-detail", args=[source.slug, source.queue.pk])}
     return context | (_of_filter(source, item) if isinstance(source, FilterSource) else {})
 
 

@@ -37,6 +37,7 @@ class FilterSource:
         self.wanted = form.wanted if not self.faults else CallFilter()
         self.open = self.wanted if self.wanted.labels else items.unlabelled(self.wanted)
         self._rails: dict[Item | None, Rail] = {}
+        self._labelled: set[Item] = set()  # of those in rails; which label it is may be hidden
 
     @property
     def browses(self) -> bool:
@@ -73,7 +74,7 @@ class FilterSource:
         if item not in self._rails:
             return items.next_item(item, self.open)
         after = self._rails[item].after
-        is_open = (stop.item for stop in after if self.browses or not stop.label)
+        is_open = (stop.item for stop in after if self.browses or stop.item not in self._labelled)
         # Beyond the rail's end only a query knows.
         return next(is_open, None) or (items.next_item(after[-1].item, self.open) if after else None)
 
@@ -104,23 +105,25 @@ class FilterSource:
             return Rail()
         before = items.items_before(item, self.wanted, limit=RAIL_BEFORE)[::-1]
         after = items.items_after(item, self.wanted, limit=RAIL_AFTER)
-        labels = _labels_of([*before, item, *after], self.user)
+        labels = _labels_of([*before, item, *after])
+        hidden = blind.hidden_from(self.user, labels)
+        self._labelled |= labels.keys()
 
         def stop(one: Item) -> Stop:
-            return Stop(item=one, label=labels.get((one.turn_id, one.cycle, one.call_id)))
+            return Stop(item=one, label=None if one in hidden else labels.get(one))
 
         return Rail(before=[stop(one) for one in before], here=stop(item), after=[stop(one) for one in after])
 
 
-def _labels_of(around: Iterable[Item], user: User) -> dict[tuple[int, int, int | None], str | None]:
-    """The newest label of each item; of those that are hidden from this user none."""
+def _labels_of(around: Iterable[Item]) -> dict[Item, str]:
+    """The newest label of each item that has one."""
     around = list(around)
-    hidden = blind.hidden_from(user, around)
-    around = [item for item in around if item not in hidden]
     calls = Q(call_id__in=[item.call_id for item in around if item.call_id])
     turns = Q(call_id=None, turn_id__in=[item.turn_id for item in around if not item.call_id])
-    rows = Review.objects.filter(calls | turns).values_list("turn_id", "cycle", "call_id", "label")
-    return {(turn, cycle, call): label for turn, cycle, call, label in rows}
+    rows = Review.objects.filter(calls | turns, label__isnull=False).values_list("turn_id", "cycle", "call_id", "label")
+    labels = {(turn, 0 if call else cycle, call): label for turn, cycle, call, label in rows if label}
+    keyed = {item: (item.turn_id, 0 if item.call_id else item.cycle, item.call_id) for item in around}
+    return {item: labels[key] for item, key in keyed.items() if key in labels}
 
 
 def item_query(item: Item | None) -> dict[str, str]:

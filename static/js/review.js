@@ -115,7 +115,11 @@
     const told = new DOMParser().parseFromString(text, "text/html").querySelector("[data-saved]");
     if (review() === job.screen) onward(job.address);
     const screen = review();
-    if (!told || !screen) return;
+    if (!told) {
+      asBefore(job);
+      return;
+    }
+    if (!screen) return;
     for (const badge of screen.querySelectorAll(`[data-stop="${CSS.escape(job.item)}"] .badge`)) {
       badge.className = `badge label-${told.dataset.label}`;
     }
@@ -134,6 +138,14 @@
       window.htmx.process(strip);
     }
     if (standing) screen.querySelector("#standing")?.replaceWith(document.adoptNode(standing));
+  };
+
+  // A skip leaves what was said of the last label.
+  const asBefore = (job) => {
+    const place = review()?.querySelector("[data-strip]");
+    if (busy() || !place || !job.strip) return;
+    place.replaceWith(job.strip);
+    window.htmx.process(job.strip);
   };
 
   const comeBack = (job) => {
@@ -203,7 +215,8 @@
     }
     event.preventDefault();
     event.stopImmediatePropagation();
-    jobs.push({ action: form.action, fields: pairs(fields), item: screen.dataset.item, screen, address });
+    const strip = screen.querySelector("[data-strip]")?.cloneNode(true);
+    jobs.push({ action: form.action, fields: pairs(fields), item: screen.dataset.item, screen, address, strip });
     window.saveState.saving();
     show(next);
     run();
