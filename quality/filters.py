@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.translation import gettext as _
 
 from quality.calls import (
     ANY_HINT,
@@ -67,7 +68,8 @@ class LabelsField(ListField):
         for label in labels:
             if label not in self.allowed:
                 allowed = ", ".join(self.allowed)
-                raise ValidationError(f"{label!r} is no label. Use one of {allowed}.", code="unknown_label")
+                told = _("%(given)s is no label. Use one of %(allowed)s.") % {"given": repr(label), "allowed": allowed}
+                raise ValidationError(told, code="unknown_label")
         return labels
 
 
@@ -79,7 +81,8 @@ class HintsField(ListField):
         for hint in hints:
             if hint != ANY_HINT and hint not in BY_NAME:
                 allowed = ", ".join((ANY_HINT, *BY_NAME))
-                raise ValidationError(f"{hint!r} is no hint. Use one of {allowed}.", code="unknown_hint")
+                told = _("%(given)s is no hint. Use one of %(allowed)s.") % {"given": repr(hint), "allowed": allowed}
+                raise ValidationError(told, code="unknown_hint")
         return hints
 
 
@@ -95,7 +98,11 @@ class StatusesField(ListField):
         for status in statuses:
             if status not in self.allowed:
                 allowed = ", ".join(self.allowed)
-                raise ValidationError(f"{status!r} is no status. Use one of {allowed}.", code="unknown_status")
+                told = _("%(given)s is no status. Use one of %(allowed)s.") % {
+                    "given": repr(status),
+                    "allowed": allowed,
+                }
+                raise ValidationError(told, code="unknown_status")
         return statuses
 
 
@@ -124,9 +131,8 @@ class MomentField(forms.CharField):
                 raise ValueError
             return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
         except (ValueError, OverflowError) as error:
-            raise ValidationError(
-                f"{value!r} is no time. Write 2026-03-01 or 2026-03-01T14:30:00Z.", code="invalid_time"
-            ) from error
+            told = _("%(given)s is no time. Write 2026-03-01 or 2026-03-01T14:30:00Z.") % {"given": repr(value)}
+            raise ValidationError(told, code="invalid_time") from error
 
 
 class ToolsetField(forms.RegexField):
@@ -219,7 +225,7 @@ class PeriodForm(QueryForm):
         fields = super().clean() or {}
         since, until = fields.get("since"), fields.get("until")
         if since and until and since >= until:
-            self.add_error("until", ValidationError("The period ends before it begins.", code="empty_period"))
+            self.add_error("until", ValidationError(_("The period ends before it begins."), code="empty_period"))
         return fields
 
     @property

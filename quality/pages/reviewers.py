@@ -140,7 +140,7 @@ def _reviewer(request: TenantRequest, pk: int) -> User:
     if not belongs:
         raise Http404("No such reviewer.")
     if pk != request.user.pk and not request.membership.may(Role.ADMIN):
-        raise PermissionDenied("Another reviewer's work is for admins to see. Yours is on your own page.")
+        raise PermissionDenied(_("Another reviewer's work is for admins to see. Yours is on your own page."))
     return User.objects.get(pk=pk)
 
 

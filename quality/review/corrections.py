@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from engine.errors import ToolError
 from engine.schema import compiled
@@ -98,7 +99,7 @@ def checked(label: str, text: str | None, subject: Subject) -> str | None:
         raise ValidationError({"correction": ValidationError(message, code=code)}) from error
     if not isinstance(root.value, dict):
         raise ValidationError(
-            {"correction": ValidationError("The correction must be an object.", code="not_an_object")}
+            {"correction": ValidationError(_("The correction must be an object."), code="not_an_object")}
         )
     if not root.value:
         return None

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.ingest.jsontext import storable
 from quality.models import ItemTag
@@ -26,9 +27,10 @@ def cleaned(text: str) -> str:
     """A tag as it is kept: white space runs are one blank each; raises ValidationError."""
     tag = " ".join(text.split())
     if not tag:
-        raise ValidationError({"tag": ValidationError("Say a word for the tag.", code="required")})
+        raise ValidationError({"tag": ValidationError(_("Say a word for the tag."), code="required")})
     if len(tag) > MAX_TAG_CHARS:
-        message = f"The tag has {len(tag)} characters; the limit is {MAX_TAG_CHARS}."
+        message = _("The tag has %(count)s characters; the limit is %(limit)s.")
+        message %= {"count": len(tag), "limit": MAX_TAG_CHARS}
         raise ValidationError({"tag": ValidationError(message, code="too_long")})
     if tag != storable(tag) or not tag.isprintable():
         message = "The tag holds characters that cannot be seen. Take them out."

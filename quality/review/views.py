@@ -57,7 +57,13 @@ def save(
 ) -> SavedView:
     """Keep a filter under a name. Raises ValidationError, and PermissionDenied for who may not share."""
     if page not in ViewPage.values:
-        raise ValidationError({"page": ValidationError(f"Use one of {', '.join(ViewPage.values)}.", code="unknown")})
+        raise ValidationError(
+            {
+                "page": ValidationError(
+                    _("Use one of %(allowed)s.") % {"allowed": ", ".join(ViewPage.values)}, code="unknown"
+                )
+            }
+        )
     if is_shared:
         _check_may_share(by)
     if SavedView.objects.filter(owner=by.user, page=page, deleted_at=None).count() >= MAX_VIEWS:

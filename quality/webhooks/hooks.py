@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
 
 from quality.models import Webhook, WebhookDelivery
 from quality.webhooks import events, outbox, sending, tries
@@ -143,7 +145,9 @@ def send_all_again(hook: Webhook, since: dt.datetime, *, actor: User, token: Api
 
 def _check_enabled(hook: Webhook) -> None:
     if not hook.is_enabled:
-        raise ValidationError({"is_enabled": ValidationError("The webhook is disabled. Enable it first.", "disabled")})
+        raise ValidationError(
+            {"is_enabled": ValidationError(_("The webhook is disabled. Enable it first."), "disabled")}
+        )
 
 
 def _make_secret(hook: Webhook, actor: User, token: ApiToken | None) -> str:
@@ -162,28 +166,31 @@ def _check(hook: Webhook) -> None:
     hook.full_clean(exclude=["events", "secret", "created_by"], validate_constraints=False, validate_unique=False)
     faults = {}
     if Webhook.objects.filter(name=hook.name).exclude(pk=hook.pk).exists():
-        faults["name"] = ValidationError("There is a webhook of this name already.", "taken")
+        faults["name"] = ValidationError(_("There is a webhook of this name already."), "taken")
     if any(ord(character) < 32 for character in hook.name):
-        faults["name"] = ValidationError("A name is one line.", "control_character")
+        faults["name"] = ValidationError(_("A name is one line."), "control_character")
     if len(hook.url) > MAX_URL_CHARS:
-        faults["url"] = ValidationError(f"At most {MAX_URL_CHARS:,} characters.", "too_long")
+        told = _("At most %(limit)s characters.") % {"limit": number_format(MAX_URL_CHARS)}
+        faults["url"] = ValidationError(told, "too_long")
     elif reason := outbound.url_fault(hook.url):
-        faults["url"] = ValidationError(f"Nobody may call this address: {reason}.", "not_allowed")
+        faults["url"] = ValidationError(_("Nobody may call this address: %(why)s.") % {"why": reason}, "not_allowed")
     if fault := _events_fault(hook.events):
         faults["events"] = fault
     if hook.pk is None and Webhook.objects.count() >= MAX_WEBHOOKS:
-        faults["name"] = ValidationError(f"At most {MAX_WEBHOOKS} webhooks. Delete one first.", "too_many")
+        told = _("At most %(limit)s webhooks. Delete one first.") % {"limit": MAX_WEBHOOKS}
+        faults["name"] = ValidationError(told, "too_many")
     if faults:
         raise ValidationError(faults)
 
 
 def _events_fault(names: Sequence[str]) -> ValidationError | None:
     if not names:
-        return ValidationError("Choose at least one kind of event.", "required")
+        return ValidationError(_("Choose at least one kind of event."), "required")
     unknown = [name for name in names if name != events.EVERY and name not in events.BY_NAME]
     if unknown:
         known = ", ".join([events.EVERY, *events.BY_NAME])
-        return ValidationError(f"{unknown[0]!r} is no event. Use one of {known}.", "unknown_event")
+        told = _("%(given)s is no event. Use one of %(allowed)s.") % {"given": repr(unknown[0]), "allowed": known}
+        return ValidationError(told, "unknown_event")
     return None
 
 

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality import calls
 from quality.calls import CallFilter
@@ -184,7 +185,8 @@ def order(
     queue = ReviewQueue.objects.select_for_update(no_key=True).get(pk=queue.pk)
     _check(queue, 1)
     if queue.backfill and not queue.backfill.get("done"):
-        raise ValidationError(f"Calls are being added to {queue.name} right now. Wait until that is done.")
+        told = _("Calls are being added to %(queue)s right now. Wait until that is done.")
+        raise ValidationError(told % {"queue": queue.name})
     wanted = frozen(wanted)
     queue.backfill = {
         "query": query_of(wanted),
@@ -202,7 +204,7 @@ def order(
 def run(queue_id: int, *, tenant: Tenant | int, max_batches: int = 50) -> bool:
     """Go on with what was ordered, batch by batch; True if more is left. A batch and its place are one transaction, so
     that a lost worker costs nothing. Opens the tenant's scope."""
-    for _ in range(max_batches):
+    for _batch in range(max_batches):
         with tenant_scope(tenant):
             queue = (
                 ReviewQueue.objects.select_for_update(skip_locked=True, no_key=True)

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.filters import CallFilterForm
 from quality.models import QueueEntry, QueueReviewer, ReviewQueue
@@ -65,7 +66,8 @@ def keep_queue(
     """Make a queue, or change the one with this `pk`; its kind stays. Raises ValidationError with each field at fault,
     ReviewQueue.DoesNotExist."""
     if pk is None and ReviewQueue.objects.filter(deleted_at__isnull=True).count() >= MAX_QUEUES:
-        raise ValidationError(f"A tenant keeps {MAX_QUEUES} queues at most. Delete one that is not needed.")
+        told = _("A tenant keeps %(limit)s queues at most. Delete one that is not needed.")
+        raise ValidationError(told % {"limit": MAX_QUEUES})
     queue = (
         ReviewQueue(created_by=actor, kind=data.kind, of_queue_id=of_queue)
         if pk is None
@@ -185,7 +187,8 @@ def restore_queue(pk: int, *, actor: User, token: ApiToken | None = None) -> Rev
     ReviewQueue.DoesNotExist."""
     queue: ReviewQueue = ReviewQueue.objects.select_for_update(no_key=True).get(pk=pk, deleted_at__isnull=False)
     if ReviewQueue.objects.filter(name=queue.name, deleted_at__isnull=True).exists():
-        raise ValidationError(f"Another queue is named {queue.name!r} by now. Rename that one first.")
+        told = _("Another queue is named %(name)s by now. Rename that one first.")
+        raise ValidationError(told % {"name": repr(queue.name)})
     queue.deleted_at = None
     queue.save(update_fields=["deleted_at"])
     _record("queue.restored", queue, actor, token)
