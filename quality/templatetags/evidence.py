@@ -12,8 +12,9 @@ from django import template
 from django.utils import formats, timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, pgettext_lazy
 
 from engine.visible import segments
 from engine.visible import visible as visible_text
@@ -41,6 +42,21 @@ def _inert(text: str) -> SafeString:
 def inert(value: Any) -> SafeString:
     """Text of others, hidden characters shown as marks, isolated from the direction of the text around it."""
     return format_html("<bdi>{}</bdi>", _inert("" if value is None else str(value)))
+
+
+_ROLES = {
+    "system": pgettext_lazy("role of a message", "system"),
+    "developer": pgettext_lazy("role of a message", "developer"),
+    "user": pgettext_lazy("role of a message", "user"),
+    "assistant": pgettext_lazy("role of a message", "assistant"),
+    "tool": pgettext_lazy("role of a message", "tool"),
+}
+
+
+@register.filter
+def role_word(role: str) -> str:
+    """Who said a message; a role that no protocol has is told as it was written."""
+    return str(_ROLES[role]) if role in _ROLES else inert(role)
 
 
 @register.filter
@@ -190,7 +206,7 @@ def share(part: int, whole: int) -> str:
 
 @register.simple_tag
 def moment(value: dt.datetime | None, recorded: bool = True) -> SafeString:
-    """A time in the viewer's zone, the exact one with its zone on hover; told where the source gave none."""
+    """A time in the viewer's zone, the exact one with its zone, and how long ago, on hover; told where the source gave none."""
     if value is None:
         return format_html('<span class="muted">{}</span>', "–")
     local = timezone.localtime(value)
@@ -200,9 +216,18 @@ def moment(value: dt.datetime | None, recorded: bool = True) -> SafeString:
     day = formats.date_format(local, "MONTH_DAY_FORMAT" if is_of_year else "DATE_FORMAT")
     shown = f"{day} {formats.time_format(local, 'TIME_FORMAT')}"
     return format_html(
-        '<time datetime="{}" title="{} ({})">{}</time>',
+        '<time datetime="{}" title="{} ({}), {}">{}</time>',
         value.isoformat(),
         local.strftime("%Y-%m-%d %H:%M:%S %z"),
         timezone.get_current_timezone_name(),
+        _ago(value),
         shown,
     )
+
+
+def _ago(value: dt.datetime) -> str:
+    """How long ago that was, or is to come, in the largest unit: 3 hours ago."""
+    now = timezone.now()
+    if value > now:
+        return _("in %(time)s") % {"time": timesince(now, value, depth=1)}
+    return _("%(time)s ago") % {"time": timesince(value, now, depth=1)}

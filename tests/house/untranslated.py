@@ -29,6 +29,7 @@ NAMES = (
     "OTLP",
     "Markdown",
     "PostgreSQL",
+    "WebSocket",
     "KiB",
     "MiB",
     "GiB",
