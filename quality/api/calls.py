@@ -39,8 +39,11 @@ FILTER = [
     text("toolset", "SHA-256 of the tools offered."),
     LABEL,
     HINT,
+    text("tag", "May repeat: calls with any of these tags.", many=True),
+    text("archived", "yes: the archive alone; any: with it. Else it is left out.", enum=["yes", "any"]),
     FROM,
     TO,
+    text("arrived_to", "When the call came in here, included: freezes a filter, whatever comes later."),
 ]
 PAGE = [
     text("cursor", "From nextCursor or previousCursor of another page."),

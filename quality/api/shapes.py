@@ -159,6 +159,8 @@ class CallSerializer(serializers.Serializer):
     label = LabelField(allow_null=True)
     numLabels = serializers.IntegerField(source="num_labels")
     hints = HintSerializer(many=True)
+    tags = serializers.ListField(child=serializers.CharField())
+    archived = serializers.BooleanField(source="is_archived")
 
 
 class CountSerializer(serializers.Serializer):

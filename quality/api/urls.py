@@ -4,6 +4,7 @@ from django.urls import path, register_converter
 
 from quality.api import (
     agreement,
+    bulk,
     calls,
     cases,
     coach,
@@ -14,6 +15,7 @@ from quality.api import (
     guidelines,
     health,
     ingest,
+    items,
     limits,
     otlp,
     proposals,
@@ -25,6 +27,7 @@ from quality.api import (
     suggestions,
     tools,
     turns,
+    views,
     webhooks,
 )
 from quality.gateway import views as gateway
@@ -54,6 +57,23 @@ urlpatterns = [
     path(f"{ADMIN}tool-calls/<int:pk>/feedback/undo", calls.CallUndoView.as_view(), name="api-tool-call-undo"),
     path(f"{ADMIN}turns/<int:pk>/feedback", calls.TurnFeedbackView.as_view(), name="api-turn-feedback"),
     path(f"{ADMIN}turns/<int:pk>/feedback/undo", calls.TurnUndoView.as_view(), name="api-turn-undo"),
+    path(f"{ADMIN}tool-calls/<int:pk>/tags", items.CallTagsView.as_view(), name="api-tool-call-tags"),
+    path(f"{ADMIN}tool-calls/<int:pk>/archive", items.ArchiveCallView.as_view(), name="api-tool-call-archive"),
+    path(f"{ADMIN}tool-calls/<int:pk>/restore", items.RestoreCallView.as_view(), name="api-tool-call-restore"),
+    path(f"{ADMIN}tool-calls/<int:pk>/similar", items.SimilarView.as_view(), name="api-tool-call-similar"),
+    path(f"{ADMIN}turns/<int:pk>/tags", items.TurnTagsView.as_view(), name="api-turn-tags"),
+    path(f"{ADMIN}turns/<int:pk>/archive", items.ArchiveTurnView.as_view(), name="api-turn-archive"),
+    path(f"{ADMIN}turns/<int:pk>/restore", items.RestoreTurnView.as_view(), name="api-turn-restore"),
+    path(f"{ADMIN}tool-call-tags", items.TagNamesView.as_view(), name="api-tags"),
+    path(f"{ADMIN}bulk-actions", bulk.BulkActionsView.as_view(), name="api-bulk-actions"),
+    path(f"{ADMIN}bulk-actions/<int:pk>", bulk.BulkActionView.as_view(), name="api-bulk-action"),
+    path(f"{ADMIN}bulk-actions/<int:pk>/items", bulk.BulkReportView.as_view(), name="api-bulk-report"),
+    path(f"{ADMIN}bulk-actions/<int:pk>/confirm", bulk.BulkConfirmView.as_view(), name="api-bulk-confirm"),
+    path(f"{ADMIN}bulk-actions/<int:pk>/undo", bulk.BulkUndoView.as_view(), name="api-bulk-undo"),
+    path(f"{ADMIN}bulk-actions/<int:pk>/stop", bulk.BulkStopView.as_view(), name="api-bulk-stop"),
+    path(f"{ADMIN}saved-views", views.ViewsView.as_view(), name="api-saved-views"),
+    path(f"{ADMIN}saved-views/<int:pk>", views.ViewView.as_view(), name="api-saved-view"),
+    path(f"{ADMIN}saved-views/<int:pk>/restore", views.ViewRestoreView.as_view(), name="api-saved-view-restore"),
     path(f"{ADMIN}tool-call-feedback/summary", exports.SummaryView.as_view(), name="api-feedback-summary"),
     path(f"{ADMIN}agreement", agreement.AgreementView.as_view(), name="api-agreement"),
     path(f"{ADMIN}tool-call-feedback/export.jsonl", exports.FeedbackExportView.as_view(), name="api-feedback-export"),
@@ -139,9 +159,7 @@ urlpatterns = [
         suggestions.SuggestionRunCancelView.as_view(),
         name="api-suggestion-run-cancel",
     ),
-    path(
-        f"{ADMIN}suggestion-runs/<int:pk>/suggestions", suggestions.SuggestionsView.as_view(), name="api-suggestions"
-    ),
+    path(f"{ADMIN}suggestion-runs/<int:pk>/suggestions", suggestions.SuggestionsView.as_view(), name="api-suggestions"),
     path("api/webhooks", webhooks.WebhooksView.as_view(), name="api-webhooks"),
     path("api/webhooks/<int:pk>", webhooks.WebhookView.as_view(), name="api-webhook"),
     path("api/webhooks/<int:pk>/test", webhooks.WebhookTestView.as_view(), name="api-webhook-test"),

@@ -8,6 +8,7 @@ from quality.pages import (
     call_list,
     calls,
     cases,
+    charts,
     coach,
     exports,
     guidelines,
@@ -62,6 +63,8 @@ urlpatterns = [
         path(f"queues/<int:pk>/review/{step}/", queues.queue_step, {"step": step}, name=f"queue-{step}")
         for step in queues.STEPS
     ],
+    path("charts/", charts.chart_page, name="chart-page"),
+    *[path(f"charts/{name}.csv", charts.chart_sheet, {"name": name}, name="chart-sheet") for name in charts.SHEETS],
     path("suggestions/", suggestions.suggestion_list, name="suggestion-list"),
     path("suggestions/progress/", suggestions.suggestion_progress, name="suggestion-progress"),
     *[

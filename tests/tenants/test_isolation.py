@@ -15,6 +15,8 @@ from django.db import connection
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from quality.models import (
+    BulkAction,
+    BulkItem,
     Case,
     CaseVersion,
     CoachRun,
@@ -23,11 +25,13 @@ from quality.models import (
     FeedbackEvent,
     Import,
     ImportIssue,
+    ItemTag,
     Proposal,
     ProposalEvent,
     QueueEntry,
     Review,
     ReviewQueue,
+    SavedView,
     ToolCall,
     Turn,
 )
@@ -65,6 +69,8 @@ class Side:
     coach_run: CoachRun
     export_job: Export
     queue: ReviewQueue
+    bulk_action: BulkAction
+    view: SavedView
 
 
 def make(slug: str, word: str, number: int) -> Side:
@@ -128,7 +134,17 @@ def make(slug: str, word: str, number: int) -> Side:
         QueueEntry.objects.create(
             queue=queue, turn=turn, cycle=0, call=call, started_at=turn.started_at, tool_name=f"{word}_tool"
         )
-    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run, out, queue)
+        done = {"state": "done", "seen_sha256": "", "num_items": 1, "num_done": 1, "call_ids": [call.pk]}
+        bulk = BulkAction.objects.create(kind="tag", tag=f"{word}-tag", reason=word, created_by=admin.user, **done)
+        left = {"turn": turn, "cycle": 0, "call": call, "state": "skipped", "code": "x", "message": f"{word} left"}
+        BulkItem.objects.create(action=bulk, **left)
+        ItemTag.objects.create(
+            turn=turn, cycle=0, call=call, tag=f"{word}-tag", started_at=turn.started_at, by=admin.user
+        )
+        view = SavedView.objects.create(
+            page="calls", name=f"{word} view", query=f"tool={word}_tool", is_shared=True, owner=admin.user
+        )
+    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run, out, queue, bulk, view)
 
 
 @pytest.fixture
@@ -157,6 +173,9 @@ def addresses(side: Side, *, slug: str) -> list[str]:
         "jobs/": side.export_job.pk,
         "coach/proposals/": side.coach_run.pk,
         "coach/": side.coach_run.pk,
+        "bulk/": side.bulk_action.pk,
+        "bulk-actions/": side.bulk_action.pk,
+        "views/": side.view.pk,
         "proposals/": side.proposal.pk,
         "queues/": side.queue.pk,
         "reviewers/": side.admin.user_id,
