@@ -26,9 +26,24 @@ RENEWED_AT = "renewed_at"
 _USABLE_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
+CHOSEN_ZONE = "zone"  # the cookie of a choice; `tz` is the browser's own zone
+
+
 @cache
 def _zone_names() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
+
+
+@cache
+def zone_choices() -> list[str]:
+    """The zones that a person may choose: those of a region, and UTC."""
+    return ["UTC", *sorted(name for name in _zone_names() if "/" in name and not name.startswith("Etc/"))]
+
+
+def usable_zone(name: str) -> str:
+    """The zone of this name, if pages can use it: of the zones that Python knows PostgreSQL takes those of a region,
+    and it groups by the viewer's days. Else nothing."""
+    return name if name == "UTC" or ("/" in name and name in _zone_names()) else ""
 
 
 class RequestIdFilter(logging.Filter):
@@ -105,14 +120,13 @@ def renew_session(sender: object, request: HttpRequest, **_: object) -> None:
 
 
 class TimeZoneMiddleware:
-    """Shows times in the viewer's zone: the cookie `tz` is set by the page from the browser's own setting."""
+    """Shows times in the viewer's zone: the one that was chosen, or else the browser's own, which the page tells by the
+    cookie `tz`."""
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        name = request.COOKIES.get("tz", "")
-        # Of the zones that Python knows PostgreSQL takes those of a region: it groups by the viewer's days.
-        usable = name == "UTC" or ("/" in name and name in _zone_names())
-        with timezone.override(zoneinfo.ZoneInfo(name) if usable else None):
+        name = usable_zone(request.COOKIES.get(CHOSEN_ZONE, "")) or usable_zone(request.COOKIES.get("tz", ""))
+        with timezone.override(zoneinfo.ZoneInfo(name) if name else None):
             return self.get_response(request)

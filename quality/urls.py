@@ -2,13 +2,14 @@
 
 from django.urls import include, path
 
-from quality.pages import language, theme
+from quality.pages import language, theme, zone
 
 urlpatterns = [
     path("", include("quality.pages.people_urls")),
     path("", include("quality.api.urls")),
     path("theme/", theme.choose, name="theme"),
     path("language/", language.choose, name="language"),
+    path("zone/", zone.choose, name="zone"),
     path("t/<slug:slug>/", include("quality.pages.urls")),
     path("t/<slug:slug>/", include("quality.pages.settings_urls")),
     path("t/<slug:slug>/", include("quality.pages.agreement_urls")),

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from quality import languages
-from quality.pages import navigation, theme
+from quality.pages import navigation, theme, zone
 from quality.turns.waiting import COUNT_CAP, num_waiting
 from tenants.models import Membership, Role
 from tenants.scope import tenant_scope
@@ -29,6 +29,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "language": languages.chosen(request),
         "languages": languages.names(),
         "zone": timezone.get_current_timezone_name(),
+        "chosen_zone": zone.chosen(request),
         "zone_short": timezone.localtime().tzname(),
     }
 

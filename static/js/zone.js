@@ -5,5 +5,6 @@
   const known = document.cookie.split("; ").find((part) => part.startsWith("tz="));
   if (!zone || known === `tz=${zone}`) return;
   document.cookie = `tz=${zone}; path=/; max-age=31536000; samesite=lax`;
+  if (document.cookie.split("; ").some((part) => part.startsWith("zone="))) return; // another one was chosen
   for (const element of document.querySelectorAll(".zone")) element.textContent = element.dataset.next.replace("{zone}", zone);
 })();
