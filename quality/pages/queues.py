@@ -18,6 +18,7 @@ from quality.models import Assignment, QueueEntry, ReviewQueue
 from quality.pages import review
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.call_filter import chips, filter_context, filter_query
+from quality.pages.prose import prose
 from quality.pages.queue_form import ORDER_HELP, QueueForm
 from quality.pages.render import render_page
 from quality.pages.review_source import item_of, queue_source
@@ -206,6 +207,7 @@ def _whole(request: TenantRequest, queue: ReviewQueue) -> dict[str, Any]:
         "chips": chips(QueryDict(queue.query)),
         "order_help": ORDER_HELP[queue.ordering],
         "adding": _adding(queue),
+        "guidelines": prose(queue.guidelines) if queue.guidelines else "",
         "share_percent": f"{queue.sample_rate * 100:g}",
     }
 

@@ -61,7 +61,9 @@ SELECT e.id FROM review_queue_entries e WHERE e.tenant_id = %(tenant)s AND e.id 
 _HELD: Final = f"""
 SELECT a.entry_id FROM review_assignments a
 WHERE a.tenant_id = %(tenant)s AND a.queue_id = %(queue)s AND a.reviewer_id = %(me)s AND a.state = 'claimed' AND {HOLDS}
-ORDER BY a.updated_at, a.id
+    AND (%(after)s::bigint IS NULL OR (a.created_at, a.id) > (
+        SELECT m.created_at, m.id FROM review_assignments m WHERE m.tenant_id = %(tenant)s AND m.id = %(after)s))
+ORDER BY a.created_at, a.id
 """  # noqa: S608
 _TAKE: Final = """
 INSERT INTO review_assignments
@@ -72,9 +74,13 @@ ON CONFLICT (tenant_id, entry_id, reviewer_id) DO UPDATE SET
 """
 
 
-def held(queue: ReviewQueue, user: User, *, now: dt.datetime | None = None) -> list[QueueEntry]:
-    """The entries that this reviewer holds, the one he took first in front."""
-    found = rows(_HELD, {"queue": queue.pk, "me": user.pk, "now": now or timezone.now()})
+def held(
+    queue: ReviewQueue, user: User, *, after: QueueEntry | None = None, now: dt.datetime | None = None
+) -> list[QueueEntry]:
+    """The entries that this reviewer holds, the one he took first in front; those that he took after another one."""
+    mine = Assignment.objects.filter(entry=after, reviewer=user).first() if after else None
+    asked = {"queue": queue.pk, "me": user.pk, "now": now or timezone.now(), "after": mine.pk if mine else None}
+    found = rows(_HELD, asked)
     entries = QueueEntry.objects.filter(state=QueueEntry.State.OPEN).in_bulk([pk for (pk,) in found])
     return [entries[pk] for (pk,) in found if pk in entries]
 

@@ -22,6 +22,7 @@ from tenants.scope import current_tenant_id, tenant_scope
 STEP = 2_000  # entries that one statement reads and writes
 MAX_ENTRIES = 20_000  # of a queue that are put in order anew: the first ones, and the newest of the rest
 WINDOW = 10_000  # labels that the rates are of, the newest ones
+FRESH = 200  # entries at the front whose reasons are always those of now
 WAIT_S = 10.0  # at least, between two wakings by one process
 DUE_S = 30.0  # at least, between two refreshings of a queue
 LEAST: Final = 10  # thousandths of a score: what changes by less stays where it is
@@ -73,8 +74,17 @@ def run(queue_id: int, *, tenant: Tenant | int) -> int:
 
 # --- doing it ---------------------------------------------------------------------------------------------------------
 def refresh(queue: ReviewQueue, *, entry_ids: Sequence[int] | None = None, facts: Known | None = None) -> int:
-    """Score the open entries, or these alone, and write those that move; how many did."""
+    """Score the open entries, or these alone, and write those that move, and the first ones, so that what is told of
+    them is true; how many were written."""
     facts = facts or known()
+    if entry_ids is not None:
+        return _scored(queue, entry_ids, facts)
+    moved = _scored(queue, None, facts)
+    first = [pk for (pk,) in rows(_FIRST, {"queue": queue.pk, "limit": FRESH})]
+    return max(moved, _scored(queue, first, facts))
+
+
+def _scored(queue: ReviewQueue, entry_ids: Sequence[int] | None, facts: Known) -> int:
     scores: dict[Candidate, Useful] = {}
     moved = 0
     for found in _waiting(queue, entry_ids):
@@ -133,6 +143,10 @@ SELECT e.id, e.priority, e.tool_name,
         WHERE f.tenant_id = e.tenant_id AND f.turn_id = e.turn_id
             AND (f.call_id = e.call_id OR e.call_id IS NULL AND f.call_id IS NULL AND f.cycle = e.cycle))
 FROM unnest(%(ids)s::bigint[]) i(id) JOIN review_queue_entries e ON e.tenant_id = %(tenant)s AND e.id = i.id
+"""
+_FIRST: Final = """
+SELECT id FROM review_queue_entries WHERE tenant_id = %(tenant)s AND queue_id = %(queue)s AND state = 'open'
+ORDER BY priority DESC, started_at DESC, id DESC LIMIT %(limit)s
 """
 _IDS: Final = """
 (SELECT id FROM review_queue_entries WHERE tenant_id = %(tenant)s AND queue_id = %(queue)s AND state = 'open'

@@ -73,14 +73,15 @@ class QueueSource:
     current = first
 
     def following(self, item: Item | None) -> Item | None:
-        """The next entry for this reviewer beside `item`: one that he holds already, else one that is claimed now."""
+        """The next entry for this reviewer after `item`: one that he took after it and holds, else one that is claimed
+        now. What he took before it may have its label on the way: it is not served again."""
         if item is None:
             return self.first()
         claiming.touch(self.queue, self.user, item)
-        held = [entry for entry in claiming.held(self.queue, self.user) if item_of(entry).key != item.key]
+        here = self.entry(item)
+        held = [entry for entry in claiming.held(self.queue, self.user, after=here) if entry != here]
         if held:
             return self._seen(held[0])
-        here = self.entry(item)
         return self._seen(claiming.claim_next(self.queue, self.user, beside=[here.pk] if here else ()))
 
     claim_next = following
