@@ -90,7 +90,9 @@ def _fault(error: jsonschema.ValidationError) -> Fault:
     names: Iterable[str] = ()
     if isinstance(error.instance, dict):
         if error.validator == "required" and isinstance(error.validator_value, list):
-            names = [name for name in error.validator_value if name not in error.instance]
+            missing = [name for name in error.validator_value if name not in error.instance]
+            # Each name that is missing is a fault of its own, which says it in its message alone.
+            names = [name for name in missing if error.message.startswith(f"{name!r} ")] or missing
         elif error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
             expressions = error.schema.get("patternProperties", {})
             names = [

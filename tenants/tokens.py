@@ -69,6 +69,12 @@ def revoke_token(*, token: ApiToken, actor: User) -> bool:
     return bool(changed)
 
 
+def has_form(text: str) -> bool:
+    """Is this a token as we make them, by form and checksum?"""
+    match = _FORM.fullmatch(text)
+    return match is not None and hmac.compare_digest(_checksum(text[:-8]), match[3])
+
+
 def find_token(text: str) -> ApiToken | None:
     """The live token with this text, with `created_by` loaded, or None.
 
@@ -76,7 +82,7 @@ def find_token(text: str) -> ApiToken | None:
     tokens that exist. For an id that exists the cost is the same whatever is wrong.
     """
     match = _FORM.fullmatch(text)
-    if not match or not hmac.compare_digest(_checksum(text[:-8]), match[3]):
+    if not match or not has_form(text):
         return None
     with connection.cursor() as cursor:
         cursor.execute("SELECT tenant_id, token_id FROM lookup_token(%s)", [match[1]])

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from tenants.models import ApiToken, Membership, Role, Scope, User
 from tenants.scope import tenant_scope
-from tenants.tokens import find_token
+from tenants.tokens import find_token, has_form
 
 # A token never does more than its maker may do now.
 ROLE_FOR = {
@@ -29,6 +29,12 @@ def bearer(header: str) -> ApiToken | None:
     """The live token that an `Authorization` header carries, or None."""
     scheme, _, text = header.partition(" ")
     return find_token(text.strip()) if scheme.lower() == "bearer" else None
+
+
+def may_open(header: str) -> bool:
+    """Has what an `Authorization` header carries the form of a token? Costs no query."""
+    scheme, _, text = header.partition(" ")
+    return scheme.lower() == "bearer" and has_form(text.strip())
 
 
 def require_scope(token: ApiToken, scope: Scope) -> None:

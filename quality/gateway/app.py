@@ -73,6 +73,7 @@ class Gateway:
         authorization = headers.get("authorization", "")
         given = await self._doors.enter(authorization)
         if not is_completion:
+            self._rates.admit(given.token_id, given.rate_per_minute, kind="models")
             name = scope["path"].removeprefix(MODELS).strip("/")
             routes = [await self._doors.route(authorization, given, name)] if name else list(given.routes)
             models = [_model(route) for route in routes]

@@ -76,8 +76,11 @@ class Exchange:
 
     @property
     def has_failed(self) -> bool:
-        """Did the model's server give no whole, good answer? A client that went away is no failure of it."""
-        return self.status != 200 or self.fault not in ("", CLIENT_GONE)
+        """Did the model's server give no whole, good answer? A client that went away, before its first byte or after,
+        is no failure of it."""
+        if self.fault == CLIENT_GONE:
+            return self.status not in (None, 200)
+        return self.status != 200 or bool(self.fault)
 
     def keep(self, piece: bytes) -> None:
         if len(self.reply) + len(piece) > MAX_REPLY:

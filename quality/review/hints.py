@@ -28,7 +28,7 @@ from quality.review.conversation import Said
 from quality.review.figures import Known, stated
 from quality.review.jsonview import Members, decode
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 MAX_REMARKS = 10  # of one rule on one call
 MAX_QUOTED = 80  # characters of evidence in a sentence
@@ -470,10 +470,12 @@ def _repeated(value: Any, here: tuple[str | int, ...]) -> Iterator[tuple[str | i
 
 
 def _placed(faults: Iterable[Fault]) -> Iterator[tuple[str, str]]:
-    """JSON pointer and reason; what is no fault of the arguments, but of the schema, is left out."""
+    """JSON pointer and reason; what is no fault of the arguments, but of the schema, is left out. A fault of several
+    arguments, that they are too many, is said of each alone."""
     for fault in faults:
+        is_shared = len(fault.places) > 1
         for steps in fault.places:
-            yield pointer_to(*steps), fault.reason
+            yield pointer_to(*steps), f"{quoted(str(steps[-1]))} is not allowed" if is_shared else fault.reason
 
 
 def _was_stopped(call: SeenCall) -> bool:

@@ -253,6 +253,11 @@ def test_faults_know_the_values_that_they_are_about(arguments: Any, places: set[
     assert {place for fault in ArgumentSchema(schema).faults(arguments) for place in fault.places} == places
 
 
+def test_each_value_that_is_left_out_has_its_own_reason_alone() -> None:
+    told = [(fault.places, fault.reason) for fault in ArgumentSchema({"required": ["a", "b", "a b"]}).faults({"c": 1})]
+    assert told == [(((name,),), f"{name!r} is a required property") for name in ("a", "b", "a b")]
+
+
 def test_a_schema_that_cannot_be_asked_names_no_place() -> None:
     (fault,) = ArgumentSchema({"properties": {"a": {"$ref": "#/nowhere"}}}).faults({"a": 1})
     assert fault.places == ()

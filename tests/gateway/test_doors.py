@@ -4,7 +4,9 @@ import datetime as dt
 import json
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,7 +83,18 @@ class TestCallers:
         assert error_of(seen[-1])["code"] == "rate_limit_exceeded"
         assert 0 < int(seen[-1].headers["retry-after"]) <= 60
         assert other.post("S1").status_code == 200
-        assert lab.sdk().models.list().data  # to look is free
+        assert lab.sdk().models.list().data  # to look around is counted for itself
+
+    def test_looking_at_the_models_has_a_rate_too_and_leaves_the_turns_theirs(self, at: Any, tenant: Any):
+        lab = at(tenant, rate=3)
+        lab.endpoint()
+        while time.time() % 60 > 40:
+            time.sleep(0.5)
+        seen = [httpx.get(f"{lab.url}/models{name}", headers=lab.headers) for name in ("", "/main", "", "", "/main")]
+        assert [answer.status_code for answer in seen] == [200, 200, 200, 429, 429]
+        assert error_of(seen[-1])["code"] == "rate_limit_exceeded"
+        assert 0 < int(seen[-1].headers["retry-after"]) <= 60
+        assert lab.post("S1").status_code == 200
 
 
 class TestModels:
@@ -212,6 +225,53 @@ def test_traffic_flows_while_the_database_is_away_and_is_recorded_afterwards(lab
     lab.turns(5)
     day = lab.days(lambda day: day.num_requests == 5)
     assert day.num_gaps == 0
+
+
+def test_wrong_tokens_are_refused_fast_while_the_database_is_away_and_hold_up_nobody(lab: Lab):
+    """As many as there are threads, and more, in forms that only the database could tell from good ones."""
+    assert lab.post("S2").status_code == 200
+    lab.turns(1)
+    with database_away(), ThreadPoolExecutor(24) as crowd:
+        until_s = time.monotonic() + 14
+        waits: list[float] = []
+
+        def knock(number: int) -> set[int]:
+            seen, client = set(), httpx.Client(timeout=60, verify=False)
+            while time.monotonic() < until_s:
+                began = time.monotonic()
+                headers = {"Authorization": f"Bearer {forged(number)}"}
+                seen.add(client.post(f"{lab.url}/chat/completions", json={}, headers=headers).status_code)
+                waits.append(time.monotonic() - began)
+                number += 100
+                time.sleep(0.05)
+            return seen
+
+        knocking = [crowd.submit(knock, number) for number in range(20)]
+        took = []
+        while time.monotonic() < until_s:
+            began = time.monotonic()
+            assert lab.post("S2").status_code == 200
+            took.append(time.monotonic() - began)
+            time.sleep(0.3)
+        assert {status for one in knocking for status in one.result()} == {503}
+    assert sorted(took)[len(took) // 2] < 1
+    assert max(took) < 4
+    assert sorted(waits)[len(waits) // 2] < 0.5
+    assert max(waits) < 12
+
+
+def test_what_has_not_the_form_of_a_token_is_refused_without_the_database(lab: Lab):
+    with database_away():
+        for text in ("qlab_x", forged(1)[:-8] + "00000000", "sk-of-somebody-else"):
+            answer = httpx.post(f"{lab.url}/chat/completions", json={}, headers={"Authorization": f"Bearer {text}"})
+            assert answer.status_code == 401
+            assert error_of(answer)["code"] == "invalid_api_key"
+
+
+def forged(number: int) -> str:
+    """A token in good form, with a good checksum, that nobody made."""
+    head = f"qlab_{number:012d}_{'a' * 43}"
+    return head + f"{zlib.crc32(head.encode()):08x}"
 
 
 def test_what_waited_too_long_for_the_database_is_a_gap_that_is_told(lab: Lab):

@@ -131,6 +131,8 @@ class TestBrokenOff:
             lab.post("", {"model": "raw"}, timeout=3)
         assert raw.was_asked.is_set()
         assert raw.was_left.wait(PATIENCE_S)
+        day = lab.days(lambda day: day.num_requests == 1)
+        assert day.num_failed == 0  # the server did nothing wrong
 
     def test_a_stream_that_the_server_cuts_ends_with_a_named_error_and_a_cut(self, lab: Lab):
         seen = bytearray()

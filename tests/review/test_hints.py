@@ -105,6 +105,10 @@ CASES: dict[str, dict[str, Case]] = {
         "wrong type": Case([[OK | {"args": '{"number":7}'}]], [(0, "at /number: 7 is not of type 'string'")]),
         "deep inside": Case([[OK | {"args": '{"number":"7","items":[{"n":1},{"n":"x"}]}'}]], [(0, "at /items/1/n:")]),
         "one too many": Case([[OK | {"args": '{"number":"7","now":true}'}]], [(0, "at /now:")]),
+        "two too many, each told once": Case(
+            [[OK | {"args": '{"number":"7","now":true,"x":1}'}]],
+            [(0, "at /now: “now” is not allowed."), (0, "at /x: “x” is not allowed.")],
+        ),
         "all right": Case([[OK]], []),
         "a tool without a schema": Case([[OK | {"tool_name": "refund_order", "args": '{"x":1}'}]], []),
         "no tools recorded": Case([[OK | {"args": "{}", "tools": Toolset()}]], []),
