@@ -86,6 +86,8 @@ def places(context: BrowserContext, link: str) -> dict[str, str]:
         "replay-trends": f"{home}replays/trends/",
         "coach": f"{home}coach/",
         "guidelines": f"{home}guidelines/",
+        "agreement": f"{home}agreement/",
+        "reviewers": f"{home}reviewers/",
         "audit": f"{home}audit/",
         "schedules": f"{home}schedules/",
         "schedule-new": f"{home}schedules/new/",
