@@ -15,7 +15,8 @@ from quality.ingest.items import Checked, Parsed
 from quality.ingest.jsontext import Node
 from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.records import RecordError
-from quality.ingest.spans import Span, records_of_trace
+from quality.ingest.span_records import records_of_trace
+from quality.ingest.spans import Span
 
 MAX_HELD_BYTES = 16 * 1024 * 1024
 _MAX_LET_OUT = 100_000  # traces that are remembered after they came out, some 200 bytes each

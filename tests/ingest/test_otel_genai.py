@@ -5,7 +5,8 @@ import pytest
 
 from quality.ingest import carriers, conventions
 from quality.ingest.records import CallRecord
-from quality.ingest.spans import Span, records_of_trace
+from quality.ingest.span_records import records_of_trace
+from quality.ingest.spans import Span
 from tests.ingest.helpers import lines, outcomes, turns
 from tests.ingest.span_files import TRACE, any_value, genai_chat, genai_tool, otlp, otlp_span, pairs
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from quality import tasks
-from quality.ingest import otlp, otlp_store
+from quality.ingest import otlp, otlp_keeping, otlp_store, otlp_turns
 from quality.ingest.otlp import Encoding
 from quality.models import Feedback, OtlpSpan, OtlpTrace, Review, ToolCall, Turn
 from quality.review import labelling
@@ -242,18 +242,18 @@ def test_an_overtaken_reading_is_not_written_over_a_newer_one(tenant):
     with tenant_scope(tenant):
         pk = OtlpTrace.objects.get().pk
         OtlpTrace.objects.update(read_version=0)
-        ((row, texts),) = otlp_store._load([pk])
-    old = otlp_store._read(row, texts, {})
+        ((row, texts),) = otlp_turns.load([pk])
+    old = otlp_turns.understand(row, texts, {})
     send(tenant, genai_tool(2, call_id="b"))
     with tenant_scope(tenant):
-        otlp_store._write([old])
+        otlp_turns.write([old])
     assert len(places(tenant)) == 2
 
 
 def test_a_large_trace_is_read_by_a_worker_and_found_by_the_sweep(tenant, other_tenant, monkeypatch):
     published: list[tuple[str, *tuple[int, ...]]] = []
     monkeypatch.setattr(tasks, "publish_aside", lambda task, *args: published.append((task.name, *args)))
-    monkeypatch.setattr(otlp_store, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(otlp_keeping, "READ_AT_ONCE", 3)
     send(tenant, *long_trace()[:3])
     assert len(places(tenant)) == 1
     send(tenant, *long_trace()[3:])
@@ -276,7 +276,7 @@ def test_a_reading_that_keeps_failing_is_given_up_until_more_comes(tenant, monke
         raise RuntimeError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(otlp_store, "_write", fail)
+        patch.setattr(otlp_store, "write", fail)
         send(tenant, genai_tool(1))
         with tenant_scope(tenant):
             OtlpTrace.objects.update(last_at=timezone.now() - dt.timedelta(minutes=2))
@@ -291,7 +291,7 @@ def test_a_reading_that_keeps_failing_is_given_up_until_more_comes(tenant, monke
 
 
 def test_a_trace_holds_so_many_spans_and_refuses_the_rest_by_name(tenant, monkeypatch):
-    monkeypatch.setattr(otlp_store, "MAX_SPANS_OF_TRACE", 3)
+    monkeypatch.setattr(otlp_keeping, "MAX_SPANS_OF_TRACE", 3)
     arrival = send(tenant, *(genai_tool(n, call_id=f"{n}") for n in range(1, 6)))
     assert arrival.num_rejected == 2
     assert TRACE in arrival.refusal

@@ -13,7 +13,8 @@ from quality.ingest.jsontext import dump
 from quality.ingest.messages import Call, Thread
 from quality.ingest.payloads import NO_ARGS, Args, Result
 from quality.ingest.records import MAX_PLACE, RecordError, TurnRecord, anonymous_turn_id, merge_calls
-from quality.ingest.spans import Model, Span, Tool, records_of_trace
+from quality.ingest.span_records import records_of_trace
+from quality.ingest.spans import Model, Span, Tool
 
 SECOND = 1_000_000_000
 AT = 1_777_801_500 * SECOND
