@@ -12,7 +12,7 @@
     row.focus();
     row.scrollIntoView({ block: "nearest" });
     event.preventDefault();
-    document.dispatchEvent(new CustomEvent("row:moved", { detail: { from: rows[at], to: row, extends: event.shiftKey } }));
+    document.dispatchEvent(new CustomEvent("row:moved", { detail: { from: rows[at], to: row, extends: event.key !== event.key.toLowerCase() } }));
   };
 
   document.addEventListener("keydown", (event) => {

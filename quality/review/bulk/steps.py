@@ -9,20 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.core.exceptions import ValidationError
-
 from quality.models import (
     Assignment,
     BulkAction,
     BulkItem,
     BulkKind,
-    Feedback,
     ItemTag,
     QueueEntry,
     Review,
     ToolCall,
 )
 from quality.review import archive, labelling, tags
+from quality.review.bulk import labels
 from quality.review.items import UNFINISHED, Item
 from quality.review.queues import adding
 from tenants.models import ApiToken
@@ -74,17 +72,17 @@ def told(row: BulkItem, state: str, code: str, message: str) -> None:
 # --- labels -----------------------------------------------------------------------------------------------------------
 def label(batch: Batch) -> None:
     action = batch.action
-    assert action.label
-    mine = Feedback.objects.filter(call_id__in=[row.call_id for row in batch.rows], reviewer=action.created_by)
-    labelled = set(mine.values_list("call_id", flat=True))
-    note = note_of(action)
+    ready = [row for row in batch.rows if batch.states[row.pk] not in UNFINISHED]
+    said = labelling.Verdict(label=str(action.label), note=note_of(action))
+    given = labels.give(batch.of(ready), reviewer=action.created_by, said=said, token=batch.token)
     for row in batch.rows:
-        if batch.states[row.pk] in UNFINISHED:
+        if row.call_id in given:
+            done(row, batch)
+            row.version = given[row.call_id]
+        elif batch.states[row.pk] in UNFINISHED:
             told(row, State.SKIPPED, "unfinished", "The call has not come to its end.")
-        elif row.call_id in labelled:
-            told(row, State.SKIPPED, "labelled", "You had labelled it already.")
         else:
-            _label_one(row, batch, action.label, note)
+            told(row, State.SKIPPED, "labelled", "You had labelled it already.")
 
 
 def note_of(action: BulkAction) -> str:
@@ -92,33 +90,32 @@ def note_of(action: BulkAction) -> str:
     return f"{action.note}\n\nBulk action {action.pk}: {action.reason}".strip()
 
 
-def _label_one(row: BulkItem, batch: Batch, label: str, note: str) -> None:
-    try:
-        outcome = labelling.record_label(
-            item=batch.item(row), reviewer=batch.action.created_by, label=label, note=note, token=batch.token
-        )
-    except ValidationError as error:
-        told(row, State.FAILED, "refused", " ".join(error.messages))
-        return
-    done(row, batch)
-    row.version = outcome.event.version
-
-
 def unlabel(batch: Batch) -> None:
+    """All that is plain at once, the rest one by one."""
+    action = batch.action
+    items: dict[int | None, Item] = {row.call_id: batch.item(row) for row in batch.rows}
+    versions: dict[int | None, int] = {row.call_id: row.version or 0 for row in batch.rows}
+    plain = labels.take_back(items, versions, reviewer=action.created_by, token=batch.token)
     for row in batch.rows:
-        try:
-            outcome = labelling.undo(
-                item=batch.item(row), reviewer=batch.action.created_by, seen_version=row.version, token=batch.token
-            )
-        except labelling.StaleLabel:
-            told(row, State.LEFT, "newer", "You gave it another label since.")
-        except labelling.NothingToUndo as nothing:
-            told(row, State.LEFT, "too_old", str(nothing))
-        else:
-            is_ours = outcome.created and outcome.event.undoes == row.version
+        if row.call_id in plain:
             row.state = State.UNDONE
-            if not is_ours:
-                told(row, State.LEFT, "newer", "You took it back before.")
+        else:
+            _unlabel_one(row, batch)
+
+
+def _unlabel_one(row: BulkItem, batch: Batch) -> None:
+    try:
+        outcome = labelling.undo(
+            item=batch.item(row), reviewer=batch.action.created_by, seen_version=row.version, token=batch.token
+        )
+    except labelling.StaleLabel:
+        told(row, State.LEFT, "newer", "You gave it another label since.")
+    except labelling.NothingToUndo as nothing:
+        told(row, State.LEFT, "too_old", str(nothing))
+    else:
+        row.state = State.UNDONE
+        if not outcome.created or outcome.event.undoes != row.version:
+            told(row, State.LEFT, "newer", "You took it back before.")
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------
