@@ -206,7 +206,8 @@ def share(part: int, whole: int) -> str:
 
 @register.simple_tag
 def moment(value: dt.datetime | None, recorded: bool = True) -> SafeString:
-    """A time in the viewer's zone, the exact one with its zone, and how long ago, on hover; told where the source gave none."""
+    """A time in the viewer's zone; on hover the exact one with its zone, and how long ago. Told where the source gave
+    none."""
     if value is None:
         return format_html('<span class="muted">{}</span>', "–")
     local = timezone.localtime(value)
