@@ -35,6 +35,11 @@ class OtlpTrace(TenantModel):
                 name="otlp_traces_unread_idx",
                 condition=models.Q(read_version__lt=models.F("version")),
             ),
+            models.Index(
+                fields=["tenant", "-last_at", "-id"],
+                name="otlp_traces_failed_idx",
+                condition=~models.Q(failure=""),
+            ),
         ]
 
     def __str__(self) -> str:

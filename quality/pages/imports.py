@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 from django_htmx.http import HttpResponseClientRedirect
 
-from quality.ingest import formats, importer, preview, store, taking_back
+from quality.ingest import formats, importer, otlp_failures, preview, store, taking_back
 from quality.ingest.preview import Preview
 from quality.models import Import, ImportIssue, ImportState
 from quality.pages.access import TenantRequest, tenant_view
@@ -64,8 +64,15 @@ def _list(request: TenantRequest, faults: list[str] | None = None) -> HttpRespon
         "formats": FORMATS,
         "faults": faults or [],
         "max_bytes": settings.IMPORT_MAX_BYTES,
+        **_failed_traces(first=not before),
     }
     return render_page(cast(HttpRequest, request), "quality/import_list.html", context, partial="imports")
+
+
+def _failed_traces(*, first: bool) -> dict[str, Any]:
+    """What came over OTLP and could not be read, on the first page of the list."""
+    traces, more = otlp_failures.newest() if first else ((), False)
+    return {"failed_traces": traces, "more_failed_traces": more}
 
 
 @require_POST

@@ -236,14 +236,15 @@ def test_wrong_tokens_are_refused_fast_while_the_database_is_away_and_hold_up_no
         waits: list[float] = []
 
         def knock(number: int) -> set[int]:
-            seen, client = set(), httpx.Client(timeout=60, verify=False)
-            while time.monotonic() < until_s:
-                began = time.monotonic()
-                headers = {"Authorization": f"Bearer {forged(number)}"}
-                seen.add(client.post(f"{lab.url}/chat/completions", json={}, headers=headers).status_code)
-                waits.append(time.monotonic() - began)
-                number += 100
-                time.sleep(0.05)
+            seen = set()
+            with httpx.Client(timeout=60, verify=False) as client:
+                while time.monotonic() < until_s:
+                    began = time.monotonic()
+                    headers = {"Authorization": f"Bearer {forged(number)}"}
+                    seen.add(client.post(f"{lab.url}/chat/completions", json={}, headers=headers).status_code)
+                    waits.append(time.monotonic() - began)
+                    number += 100
+                    time.sleep(0.05)
             return seen
 
         knocking = [crowd.submit(knock, number) for number in range(20)]
