@@ -33,6 +33,7 @@ class Entry:
 GROUPS: list[list[Place]] = [
     [
         Place("overview", _("Overview"), "g o"),
+        Place("chart-page", _("Charts"), "g 6"),
         Place("review", pgettext_lazy("page", "Review"), "g r"),
         Place("queue-list", _("Queues"), "g 1"),
         Place("call-list", _("Calls"), "g c"),
