@@ -161,8 +161,8 @@ def _check_screen(request: TenantRequest, item: Item) -> None:
 
 @require_POST
 @tenant_view(Role.OPERATOR)
-def review_undo(request: TenantRequest) -> HttpResponse:
-    """Take a step of one's own back, or a step back forth again, and go to its item."""
+def review_undo(request: TenantRequest, *, is_redo: bool = False) -> HttpResponse:
+    """Take a step of one's own back, or one that was taken back forth again, and go to its item."""
     source = source_of(request, request.POST)
     form = StepForm(request.POST)
     if not form.is_valid():
@@ -182,16 +182,16 @@ def review_undo(request: TenantRequest) -> HttpResponse:
         return _conflict(request, source, item, stale)
     except labelling.NothingToUndo as nothing:
         return _moved(request, source, item, notice=str(nothing), stay=stay)
-    return _moved(request, source, item, notice=_undone(outcome.event), stay=stay)
+    return _moved(request, source, item, notice=_undone(outcome.event, is_redo=is_redo), stay=stay)
 
 
-def _undone(event: FeedbackEvent) -> str:
+def _undone(event: FeedbackEvent, *, is_redo: bool) -> str:
     item = {"turn_id": event.turn_id, "call_id": event.call_id}
     if event.call_id is None:
         item["cycle"] = event.cycle
     taken = FeedbackEvent.objects.filter(**item, version=event.undoes or 0).first()
     names = {"item": describe(event), "label": Label(event.label).label if event.label else _("no label")}
-    if taken and taken.action == FeedbackEvent.Action.UNDO:
+    if is_redo:
         return _("Redone: %(label)s on %(item)s") % names
     was = Label(taken.label).label if taken and taken.label else _("no label")
     if event.label:

@@ -6,7 +6,7 @@ Data reaches HTML through `format_html` and autoescaping alone; nothing here mar
 import datetime as dt
 import re
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from django import template
 from django.utils import formats, timezone
@@ -96,10 +96,10 @@ def node_at(pointer: str) -> SafeString:
 
 
 def _at(pointer: str | None) -> SafeString:
-    """Nothing for a place that no address can name."""
+    """The place as addresses spell it, for a key may hide something; nothing for one that no address can name."""
     if pointer is None or _UNNAMEABLE.search(pointer):
         return format_html("{}", "")
-    return format_html(' data-at="{}" tabindex="-1"', pointer)
+    return format_html(' data-at="{}" tabindex="-1"', quote(pointer, safe="/~"))
 
 
 def _below(pointer: str | None, key: str) -> str | None:

@@ -28,7 +28,7 @@
 
   const keep = () => {
     const key = name();
-    if (!key || !note()) return;
+    if (!key || !note() || "saved" in screen().dataset) return;
     const draft = read(key) ?? {};
     if (note().value !== note().defaultValue) draft.note = note().value;
     else delete draft.note;

@@ -39,7 +39,8 @@
     setTimeout(() => { button.textContent = before; }, 1_500);
   };
 
-  const valueOf = (element) => fetched(`${root(element).dataset.branch}?${new URLSearchParams({ raw: 1, at: element.dataset.at })}`);
+  const pathOf = (element) => decodeURIComponent(element.dataset.at);
+  const valueOf = (element) => fetched(`${root(element).dataset.branch}?${new URLSearchParams({ raw: 1, at: pathOf(element) })}`);
 
   // --- the toolbar --------------------------------------------------------------------------------------------------
   let bar = null;
@@ -58,7 +59,7 @@
     if (!button) return;
     const element = place(button);
     event.preventDefault();
-    copy(button.dataset.copies === "path" ? element.dataset.at : valueOf(element), button);
+    copy(button.dataset.copies === "path" ? pathOf(element) : valueOf(element), button);
   };
 
   // --- the keyboard -------------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@
     const here = place(event.target);
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "c" && here && getSelection().isCollapsed) {
       event.preventDefault();
-      copy(event.shiftKey ? here.dataset.at : valueOf(here), here.querySelector(`.node-tools [data-copies=${event.shiftKey ? "path" : "value"}]`));
+      copy(event.shiftKey ? pathOf(here) : valueOf(here), here.querySelector(`.node-tools [data-copies=${event.shiftKey ? "path" : "value"}]`));
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -111,6 +111,7 @@
 
   const saved = (job, text) => {
     forget(job.item);
+    job.screen.dataset.saved = "";
     document.dispatchEvent(new CustomEvent("review:saved", { detail: job.screen.dataset.drafts }));
     const told = new DOMParser().parseFromString(text, "text/html").querySelector("[data-saved]");
     if (review() === job.screen) onward(job.address);
@@ -289,13 +290,22 @@
     event.preventDefault();
     if (!event.repeat) button.click();
   });
-  // What htmx sends waits until the labels before it have arrived: an undo must find the last one.
+  // What htmx sends waits until the labels before it have arrived.
+  const whenSaved = (act) => (busy() && !stopped ? setTimeout(whenSaved, 20, act) : act());
   document.addEventListener("htmx:confirm", (event) => {
     if (!busy() || stopped || event.detail.verb !== "post") return;
     event.preventDefault();
-    const wait = () => (busy() && !stopped ? setTimeout(wait, 20) : event.detail.issueRequest(true));
-    wait();
+    whenSaved(() => event.detail.issueRequest(true));
   });
+  // An undo means the label that was given last, also while that is on its way.
+  document.addEventListener("submit", (event) => {
+    const step = event.target.closest?.("[data-step]");
+    if (!step || !busy() || stopped) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const action = step.getAttribute("action");
+    whenSaved(() => document.querySelector(`[data-step][action="${CSS.escape(action)}"] button`)?.click());
+  }, true);
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target?.id !== "review" && event.target.id !== "review") return;
     ahead.clear();
