@@ -27,6 +27,7 @@ from quality.ingest.otlp_calls import (
     move,
     remove,
 )
+from quality.ingest.otlp_labels import Cycles, follow, last_replies
 from quality.ingest.records import CallRecord, RecordError, TurnRecord, toolset_sha256
 from quality.ingest.span_records import Reading, read_trace, records_of_trace, turn_id
 from quality.ingest.spans import Span
@@ -126,6 +127,18 @@ def _complete(read: Read) -> str:
     return report.rejected[0].message if report.rejected else ""
 
 
+def _shifts(grown: Sequence[tuple[Read, int, Changes]]) -> dict[int, Cycles]:
+    """Where the replies of stored turns are now: those with calls by their calls, the last one by its message."""
+    last = last_replies([home for _, home, _ in grown])
+    found: dict[int, Cycles] = {}
+    for read, home, changes in grown:
+        cycles = {row.place[0]: place[0] for row, place in changes.moved if row.place[0] != place[0]}
+        if home in last and last[home][1] in read.reading.replies:
+            cycles[last[home][0]] = read.reading.replies.index(last[home][1])
+        found[home] = cycles
+    return found
+
+
 class _Writer:
     """Turns of traces whose rows are made by their spans, brought up to what was read."""
 
@@ -155,12 +168,15 @@ class _Writer:
             for read, turn in fresh
             for call in calls_of[read.id]
         ]
+        known = [read for read, _ in turns if homes[read.id]]
         grown = list[tuple[TurnRecord, tables.StoredTurn, Changes]]()
         for read, turn in turns:
             if home := homes[read.id]:
                 grown.append((turn, home, changes_of(turn, read.reading.earlier, rows[home.id], home.id, elsewhere)))
+        shifts = _shifts([(read, home.id, changes) for read, (_, home, changes) in zip(known, grown, strict=True)])
         self._rename([(home.id, turn) for turn, home, _ in grown])
         self._change(grown)
+        follow(shifts)
         for turn, home, changes in grown:
             new_calls += [self._call_row(call, turn, home.id) for call in changes.new]
         tables.insert_calls(new_calls)

@@ -24,10 +24,12 @@ _MILLISECOND = 1_000_000  # nanoseconds
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What the spans of a trace say so far: its turn, None if there is none to tell. `earlier` has, by the id of a
-    call that a tool's span tells, the id that the same call had while only the model's reply told it."""
+    call that a tool's span tells, the id that the same call had while only the model's reply told it. `replies` are the
+    messages of its replies, by cycle."""
 
     turn: TurnRecord | None
     earlier: dict[str, str]
+    replies: tuple[str, ...] = ()
 
 
 def records_of_trace(spans: Iterable[Span], *, whole: bool = True) -> list[TurnRecord]:
@@ -55,7 +57,8 @@ def read_trace(spans: Iterable[Span]) -> Reading:
         for place in trace.places
         if place.asked is not None
     }
-    return Reading(turn if calls or turn.messages is not None else None, earlier)
+    replies = tuple(model.message for _, model in trace.models)
+    return Reading(turn if calls or turn.messages is not None else None, earlier, replies)
 
 
 def turn_id(source: str, trace: str) -> str:
