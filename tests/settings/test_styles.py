@@ -130,8 +130,8 @@ class TestPages:
             assert StyleVersion.objects.get().system_prompt == "Be kind.\nBe short."
         changed = FORM | {"system_prompt": "Be kind.\nBe long.", "examples": '[{"user": "Hi", "assistant": "Hello!"}]'}
         page = client.post(f"{PAGE}{pk}/save/", changed, follow=True).text
-        assert "<ins>+ Be long.</ins>" in page
-        assert "<del>- Be short.</del>" in page
+        assert "<ins>+ <bdi>Be long.</bdi></ins>" in page
+        assert "<del>- <bdi>Be short.</bdi></del>" in page
         assert "version 3" in client.post(f"{PAGE}{pk}/restore/1/", follow=True).text
         assert client.post(f"{PAGE}{pk}/restore/9/").status_code == 404
         client.post(f"{PAGE}{pk}/delete/")

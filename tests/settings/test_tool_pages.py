@@ -104,7 +104,7 @@ def test_history_shows_what_changed_and_brings_it_back(browse, row, inside):
         f"{PAGE}{row.pk}/save/", {"definition": json.dumps(definition(description="Worse.")), "is_enabled": "on"}
     )
     page = client.get(f"{PAGE}{row.pk}/").text
-    assert "<ins>+   &quot;description&quot;: &quot;Worse.&quot;" in page
+    assert "<ins>+ <bdi>  &quot;description&quot;: &quot;Worse.&quot;" in page
     client.post(f"{PAGE}{row.pk}/restore/1/")
     with inside():
         assert json.loads(HttpToolRow.objects.get().definition)["description"] == "Look an order up."
