@@ -2,9 +2,11 @@
 
 import datetime as dt
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from django.db import connection
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import RawSQL
 from django.http import QueryDict
@@ -61,11 +63,21 @@ def among(column: str, ids: Sequence[int]) -> Q:
     return Q(**{f"{column}__in": RawSQL("SELECT unnest(%s::bigint[])", [list(ids)])})
 
 
+@contextmanager
+def _by_index() -> Iterator[None]:
+    """So many rows of a small table read faster as a whole; but there lie the rows of all tenants."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        yield
+        cursor.execute("SET LOCAL enable_seqscan TO DEFAULT")
+
+
 def look(action: BulkAction) -> Seen:
-    """The calls of an action now. One query; past MAX_ITEMS it stops. Raises FilterBroken."""
+    """The calls of an action now, in one query, which stops past MAX_ITEMS. Raises FilterBroken."""
     version = Subquery(Review.objects.filter(call_id=OuterRef("pk")).values("version")[:1])
     rows = calls_of(action).order_by("-started_at", "-id").annotate(seen=version).values_list("pk", "seen")
-    found = list(rows[: MAX_ITEMS + 1])
+    with _by_index():
+        found = list(rows[: MAX_ITEMS + 1])
     text = ",".join(f"{pk}/{seen or 0}" for pk, seen in found)
     return Seen(
         ids=[pk for pk, _ in found[:MAX_ITEMS]],
