@@ -11,6 +11,8 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count, Q
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from quality.cases.gate import Exit
 from quality.cases.statistics import Change
@@ -61,28 +63,32 @@ def test_body(schedule: ReplaySchedule, tenant: Tenant, moment: dt.datetime) -> 
 
 
 def mail(replay: Replay, tenant: Tenant) -> str:
-    """A mail's subject, an empty line, and its text."""
+    """A mail's subject, an empty line, and its text, in the active language."""
     failing = failing_cases(replay)
     name = one_line(replay.schedule.name if replay.schedule else replay.name)
-    subject = one_line(f"[Quality Lab] {name}: {verdict_of(replay)}")[:MAX_SUBJECT_CHARS]
-    counts = _counts(replay)
-    parts = [
-        f"{verdict_of(replay)}\n{replay_url(replay, tenant)}",
-        f"Schedule: {name}\n"
-        f"Cases: {counts['cases']}, of them {counts['passed']} passed, {counts['failed']} failed, "
-        f"{counts['undecided']} undecided, {counts['flaky']} flaky\n"
-        f"Samples: {counts['samples']}, of them {counts['errors']} with no verdict\n"
-        f"Cost: {replay.cost:.4g}",
-    ]
+    verdict = _(verdict_of(replay))
+    subject = one_line(f"[Quality Lab] {name}: {verdict}")[:MAX_SUBJECT_CHARS]
+    parts = [f"{verdict}\n{replay_url(replay, tenant)}", f"{_('Schedule: %(name)s') % {'name': name}}\n{_told(replay)}"]
     if failing:
         lines = [
-            f"{row.ref}{' (confirmed)' if row.is_confirmed else ''}: {case_url(row, replay, tenant)}"
+            f"{row.ref}{f' ({_("confirmed")})' if row.is_confirmed else ''}: {case_url(row, replay, tenant)}"
             for row in failing[:MAX_CASES]
         ]
-        lines += [f"and {len(failing) - MAX_CASES} more"] if len(failing) > MAX_CASES else []
-        parts.append("\n".join(["Failing cases:", *lines]))
-    parts.append(f"You get this as a member of {one_line(tenant.name)}; an admin can change it at the schedule.")
+        lines += [_("and %(count)s more") % {"count": len(failing) - MAX_CASES}] if len(failing) > MAX_CASES else []
+        parts.append("\n".join([_("Failing cases:"), *lines]))
+    why = _("You get this as a member of %(tenant)s; an admin can change it at the schedule.")
+    parts.append(why % {"tenant": one_line(tenant.name)})
     return "\n\n".join([subject, *parts]) + "\n"
+
+
+def _told(replay: Replay) -> str:
+    counts = _counts(replay)
+    cases = _(
+        "Cases: %(cases)s, of them %(passed)s passed, %(failed)s failed, %(undecided)s undecided, %(flaky)s flaky"
+    )
+    samples = _("Samples: %(samples)s, of them %(errors)s with no verdict")
+    cost = _("Cost: %(cost)s") % {"cost": f"{replay.cost:.4g}"}
+    return "\n".join([cases % counts, samples % counts, cost])
 
 
 def failing_cases(replay: Replay) -> list[ReplayCase]:
@@ -94,12 +100,12 @@ def failing_cases(replay: Replay) -> list[ReplayCase]:
 
 
 def verdict_of(replay: Replay) -> str:
-    """One sentence."""
+    """One sentence, in English: programs read it, too."""
     if replay.state == ReplayState.FAILED:
-        return "It did not run to its end."
+        return gettext_noop("It did not run to its end.")
     if verdict := (replay.result or {}).get("verdict"):
         return str(verdict)
-    return "Passed." if replay.exit_code == Exit.PASSED else "Not passed."
+    return gettext_noop("Passed.") if replay.exit_code == Exit.PASSED else gettext_noop("Not passed.")
 
 
 def one_line(text: str) -> str:

@@ -11,12 +11,13 @@ import uuid
 from dataclasses import dataclass
 from functools import partial
 
+from django.conf import settings
 from django.core.mail import EmailMessage, mailers
 from django.db import connections, transaction
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from engine import net
-from quality import tasks
+from quality import languages, tasks
 from quality.cases.gate import Exit
 from quality.models import Replay, ReplayNotification, ReplaySchedule, ReplayState
 from quality.replay import messages
@@ -55,8 +56,7 @@ def after(replay: Replay) -> list[ReplayNotification]:
         body = messages.webhook_body(replay, tenant)
         wanted.append(_message(replay, Kind.WEBHOOK, schedule.webhook_url, body))
     if schedule.emails:
-        body = messages.mail(replay, tenant)
-        wanted += [_message(replay, Kind.EMAIL, email, body) for email in schedule.emails]
+        wanted += [_message(replay, Kind.EMAIL, email, _mail_for(email, replay, tenant)) for email in schedule.emails]
     if _was_retried(replay):
         ReplayNotification.objects.bulk_create(
             wanted,
@@ -235,6 +235,13 @@ def _mailed(row: ReplayNotification) -> Answer:
             return Answer(None, "The mail server refuses this address.")
         return Answer(None, "The mail server did not take it. The operator of the service finds why in the log.")
     return Answer()
+
+
+def _mail_for(email: str, replay: Replay, tenant: Tenant) -> str:
+    """In the language that its reader set; English where none is set."""
+    language = User.objects.filter(email=email).values_list("language", flat=True).first()
+    with translation.override(languages.known(language or "") or settings.LANGUAGE_CODE):
+        return messages.mail(replay, tenant)
 
 
 def _message(replay: Replay, kind: str, target: str, body: str) -> ReplayNotification:

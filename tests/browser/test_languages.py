@@ -10,11 +10,11 @@ pytestmark = pytest.mark.browser
 
 LANGUAGES = ("en", "it", "es", "ru")
 PAGES = (
-    "", "review/", "calls/", "turns/", "pending/", "run/", "queues/", "proposals/", "cases/",
-    "cases/REG-1234/", "replays/", "replays/new/", "replays/schedules/", "replays/schedules/new/", "replays/trends/", "coach/", "guidelines/",
-    "suggestions/", "agreement/", "reviewers/", "imports/", "export/", "tools/", "tools/new/", "models/", "models/new/",
-    "styles/", "styles/new/", "schedules/", "schedules/new/", "exchange/", "secrets/", "members/", "tokens/",
-    "webhooks/", "audit/", "booking/",
+    "", "review/", "calls/", "turns/", "pending/", "run/", "queues/", "proposals/", "cases/", "cases/REG-1234/",
+    "replays/", "replays/new/", "replays/schedules/", "replays/schedules/new/", "replays/trends/", "coach/",
+    "guidelines/", "suggestions/", "agreement/", "reviewers/", "imports/", "export/", "tools/", "tools/new/",
+    "models/", "models/new/", "styles/", "styles/new/", "schedules/", "schedules/new/", "exchange/", "secrets/",
+    "members/", "tokens/", "webhooks/", "audit/", "booking/",
 )  # fmt: skip
 
 # A key of a keyboard with other letters: what it writes, and where it is.

@@ -145,6 +145,13 @@ def test_templates_ask_the_catalogue_for_what_they_say(path: Path) -> None:
     _nothing_but_what_waits(path, untranslated(path.read_text()))
 
 
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT / "templates")))
+def test_days_are_written_as_the_language_writes_them(path: Path) -> None:
+    """Names of formats, which each language has its own of (quality/formats); in addresses, in single quotes, ISO."""
+    if str(path.relative_to(ROOT)) not in NOT_YET:
+        assert re.findall(r'\|date:"(?!(?:[A-Z_]{5,}|[cDT]|H:i)")[^"]*"', path.read_text()) == []
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_ask_the_catalogue_for_what_pages_say(path: Path) -> None:
     name = str(path.relative_to(ROOT))

@@ -18,7 +18,7 @@ from aiosmtpd.handlers import Message
 from aiosmtpd.smtp import SMTP
 from django.core import mail
 from django.db import connections, transaction
-from django.utils import timezone
+from django.utils import timezone, translation
 from standardwebhooks import Webhook
 
 from quality import tasks
@@ -266,6 +266,14 @@ class TestMail:
         assert f"REG-1 (confirmed): {link}REG-1/" in message.body
         assert "Zurich" not in message.body
         assert "get_weather" not in message.body
+
+    @pytest.mark.parametrize(("chosen", "written"), [("ru", "ru"), ("", "en"), ("xx", "en")])
+    def test_it_is_written_in_the_language_of_its_reader(self, lab, monkeypatch, chosen, written) -> None:
+        User.objects.filter(email=ADA).update(language=chosen)
+        monkeypatch.setattr(notify.messages, "mail", lambda replay, tenant: f"{translation.get_language()}\n\n")
+        (row,) = lab.end(lab.schedule(emails=(ADA,)))
+        assert row.body.strip() == written
+        assert translation.get_language() == "en"
 
     def test_hostile_names_stay_in_their_line(self, lab, with_mail) -> None:
         schedule = lab.schedule(emails=(ADA,))
