@@ -145,7 +145,7 @@ def chart_page(request: TenantRequest) -> HttpResponse:
         "chips": chips(query, WORDS, {}),
         "tool_names": calls.tool_names(),
         "sources": calls.sources(),
-        "figures": [figure(name, draw(asked)) for name, draw in charts.CHARTS.items()],
+        "figures": [figure(name, draw(asked), by=asked.by) for name, draw in charts.CHARTS.items()],
         "fixes": charts.fixes(asked),
     }
     return render(cast(HttpRequest, request), "quality/charts.html", context)
@@ -175,7 +175,7 @@ def _read(request: TenantRequest) -> tuple[ChartsForm, list[dict[str, str]]]:
     return form, faults
 
 
-def figure(name: str, chart: Chart) -> Figure:
+def figure(name: str, chart: Chart, *, by: str = "tool") -> Figure:
     spell = _SPELLED[chart.unit]
     drawn = plot(chart)
     rows = [
@@ -188,7 +188,7 @@ def figure(name: str, chart: Chart) -> Figure:
         said=SAID[name],
         chart=chart,
         plot=drawn,
-        keys=[_named(name, one.key) for one in chart.series],
+        keys=[_named(name, one.key, by) for one in chart.series],
         rows=rows,
         top=spell(drawn.top),
     )
@@ -210,7 +210,7 @@ _SPELLED: Final[Mapping[str, Callable[[float], str]]] = {
 }
 
 
-def _named(name: str, key: str) -> str:
+def _named(name: str, key: str, by: str) -> str:
     """What a series is called."""
     if name == "labels":
         return str(Label(key).label)
@@ -219,7 +219,9 @@ def _named(name: str, key: str) -> str:
     if name == "time-to-label":
         return {"p50": _("middle"), "p90": _("nine of ten")}[key]
     if key == REST:
-        return _("others") if name == "volume" else _("not recorded")
+        if name == "wrong":
+            return _("no call") if by == "tool" else _("not recorded")
+        return _("others")
     return key[:12] if len(key) == 64 else key  # a toolset is named by its SHA-256
 
 

@@ -48,7 +48,7 @@ GROUPS: list[list[Place]] = [
         Place("replay-list", _("Replays"), "g j"),
         Place("coach", _("Coach"), "g w"),
         Place("guidelines", _("Guidelines"), "g q"),
-        Place("suggestion-list", _("Suggested labels"), "g 5"),
+        Place("suggestion-list", _("Suggestions"), "g 5"),
         Place("agreement", _("Agreement"), "g b"),
         Place("reviewers", _("Reviewers"), "g z", Role.OPERATOR),
     ],

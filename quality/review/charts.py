@@ -96,7 +96,7 @@ def errors(asked: Asked) -> Chart:
     found: dict[str, dict[Any, tuple[int, int]]] = defaultdict(dict)
     for one in rollups.by_day(asked.period, by="tool_name"):
         found[one.key][one.day] = (one.num_errors, one.num_outcomes)
-    return _shares(asked, found)
+    return _shares(pieces(asked), found)
 
 
 def labels(asked: Asked) -> Chart:
@@ -113,7 +113,7 @@ def wrong(asked: Asked) -> Chart:
     for day, key, label, number in rows.values_list("day", "key", "label").annotate(number=Count("pk")):
         bad, of = found[key or ""].get(day, (0, 0))
         found[key or ""][day] = (bad + (number if label in ACTIONABLE else 0), of + number)
-    return _shares(asked, found)
+    return _shares(pieces(asked, MAX_WEEKS), found)
 
 
 def burn_down(asked: Asked) -> Chart:
@@ -303,9 +303,8 @@ def _largest(found: dict[str, list[int]]) -> dict[str, list[int]]:
     return kept
 
 
-def _shares(asked: Asked, found: Mapping[str, Mapping[Any, tuple[int, int]]]) -> Chart:
+def _shares(cut: tuple[Piece, ...], found: Mapping[str, Mapping[Any, tuple[int, int]]]) -> Chart:
     """Shares by key, of the keys with most cases."""
-    cut = pieces(asked)
     place = _placer(cut)
     series = []
     order = sorted(found, key=lambda key: (-sum(of for _, of in found[key].values()), key))
