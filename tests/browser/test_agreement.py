@@ -6,6 +6,7 @@ import re
 import uuid
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from django.utils import timezone
 
 from quality.models import Hint, Label, QueueEntry, ReviewQueue, Suggestion, SuggestionRun
@@ -17,6 +18,8 @@ from tests.browser.test_look import FAINT
 from tests.factories import ToolCallFactory
 
 pytestmark = pytest.mark.browser
+
+BAD = ("serious", "critical")
 
 
 @pytest.fixture
@@ -89,13 +92,16 @@ def places(crew):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_legible_in_both_themes(desk, team, scheme):
+def test_text_is_legible_and_axe_finds_nothing_serious(desk, team, scheme):
     admin, crew = team
     lead = desk(admin, color_scheme=scheme)
     for path in places(crew):
         page = lead.open(f"/t/acme/{path}")
         page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
         assert page.evaluate(FAINT) == [], path
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        told = [(one["id"], [node["html"][:160] for node in one["nodes"]][:3]) for one in found if one["impact"] in BAD]
+        assert told == [], path
 
 
 def test_no_page_is_wider_than_a_phone(desk, team):
