@@ -1,8 +1,11 @@
 #!/usr/bin/env python
 """Catalogues of translations: what templates and Python say, taken into locale/*/LC_MESSAGES/django.po and compiled.
 
-    .venv/bin/python bin/messages.py           take new messages in, drop those that are gone, compile
-    .venv/bin/python bin/messages.py --check   change nothing; say what is out of date or not translated
+    .venv/bin/python bin/messages.py                  take new messages in, drop those that are gone, compile
+    .venv/bin/python bin/messages.py --check          change nothing; say what is out of date or not translated
+    .venv/bin/python bin/messages.py --missing it     what is to be translated, a JSON object a line
+    .venv/bin/python bin/messages.py --fill it FILE   the same lines with `string` (a list where there is a plural)
+                                                      filled in; what does not fit is refused and named
 
 Needs Babel and Django alone, not gettext's own programs. The same sources give the same bytes: no dates, no line
 numbers, one order. What was translated stays while the message stays to the letter; nothing is guessed.
@@ -10,10 +13,14 @@ numbers, one order. What was translated stays while the message stays to the let
 
 import argparse
 import ast
+import fcntl
+import json
 import re
 import struct
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -199,22 +206,117 @@ def _pack(pairs: list[tuple[bytes, bytes]]) -> bytes:
     return struct.pack("<7I", 0x950412DE, 0, count, 28, 28 + 8 * count, 0, 0) + b"".join(tables) + body
 
 
+_PLACE = re.compile(r"%\((\w+)\)[a-z]|(?<!%)%[sd]|\{\w*\}")
+_TAG = re.compile(r"<[^>]+>")
+_SAME = re.compile(r"<(code|kbd)[^>]*>(.*?)</\1>", re.DOTALL)
+_ENDS = re.compile(r"\A(\s*).*?(\s*)\Z", re.DOTALL)
+
+
+def misfits(message: Message) -> Iterator[str]:
+    """What of a translation does not fit its message: places to fill in, tags, code and keys, blanks at the ends, and
+    characters that would end an attribute or begin a tag."""
+    for said, form in _pairs(message):
+        told = f"{said!r} → {form!r}"
+        if Counter(_places(said)) != Counter(_places(form)):
+            yield f"places to fill in differ: {told}"
+        if Counter(_TAG.findall(said)) != Counter(_TAG.findall(form)):
+            yield f"tags differ: {told}"
+        if sorted(_SAME.findall(said)) != sorted(_SAME.findall(form)):
+            yield f"code or keys differ: {told}"
+        if ("%%" in said) != ("%%" in form):
+            yield f"per cent signs differ: {told}"
+        if _ENDS.findall(said) != _ENDS.findall(form):
+            yield f"blanks at the ends differ: {told}"
+        if unwanted := {one for one in '"<>&' if one in _TAG.sub("", form) and one not in _TAG.sub("", said)}:
+            yield f"{' '.join(sorted(unwanted))} is not in the message: {told}"
+
+
+def _places(text: str) -> list[str]:
+    """Named places once each: a sentence may need a number twice. Those without a name by their count."""
+    found = [match[0] for match in _PLACE.finditer(text)]
+    return sorted({one for one in found if len(one) > 2}) + [one for one in found if len(one) <= 2]
+
+
+def _pairs(message: Message) -> Iterator[tuple[str, str]]:
+    """Each form that is there with the text it was made of: the plural, for all but the first of two forms. Where there
+    are more, the first is also for 21 and 31."""
+    forms = _strings(message)
+    for index, form in enumerate(forms):
+        if form:
+            is_plural = not isinstance(message.id, str) and (index > 0 or len(forms) != 2)
+            yield message.id if isinstance(message.id, str) else message.id[is_plural], form
+
+
 def paths(language: str, folder: Path = LOCALE) -> tuple[Path, Path]:
     folder = folder / language / "LC_MESSAGES"
     return folder / "django.po", folder / "django.mo"
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One at a time: several people translate."""
+    with Path(__file__).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def update(languages: Iterable[str] = PLURALS) -> None:
     """Take what the sources say into each catalogue, and compile it."""
     found = extract()
     for language in languages:
-        po, mo = paths(language)
-        made = catalogue(language, found, read(po, language))
-        po.parent.mkdir(parents=True, exist_ok=True)
-        po.write_bytes(as_po(language, made))
-        mo.write_bytes(as_mo(language, made))
-        missing = sum(not is_translated(message) for message in made if message.id)
-        print(f"{language}: {len(made)} messages, {missing} to translate")
+        _write(language, catalogue(language, found, read(paths(language)[0], language)))
+
+
+def _write(language: str, made: Catalog) -> None:
+    po, mo = paths(language)
+    po.parent.mkdir(parents=True, exist_ok=True)
+    for path, text in ((po, as_po(language, made)), (mo, as_mo(language, made))):
+        draft = path.with_suffix(".draft")
+        draft.write_bytes(text)
+        draft.replace(path)
+    missing = sum(not is_translated(message) for message in made if message.id)
+    print(f"{language}: {len(made)} messages, {missing} to translate")
+
+
+def missing(language: str) -> Iterator[str]:
+    """What is to be translated, a JSON object a line: `string` is to be filled in, a list where there is a plural."""
+    for message in read(paths(language)[0], language) or ():
+        if message.id and not is_translated(message):
+            said = _said(message)
+            number = int(PLURALS[language].partition("nplurals=")[2][0])
+            line: dict[str, object] = {
+                "context": message.context or "",
+                "id": said if isinstance(said, str) else said[0],
+            }
+            if not isinstance(said, str):
+                line["plural"] = said[1]
+            forms = "" if isinstance(said, str) else [""] * number
+            yield json.dumps(
+                line | {"files": [name for name, _ in message.locations], "string": forms}, ensure_ascii=False
+            )
+
+
+def fill(language: str, lines: Iterable[str]) -> list[str]:
+    """Take translations in; the lines that were refused, each with why."""
+    known = read(paths(language)[0], language)
+    assert known is not None
+    refused = []
+    for line in filter(str.strip, lines):
+        given = json.loads(line)
+        message = known.get(given["id"], given.get("context") or None)
+        string = given["string"] if isinstance(given["string"], str) else tuple(given["string"])
+        if message is None or isinstance(message.id, str) != isinstance(string, str):
+            refused.append(f"there is no such message: {line.strip()}")
+            continue
+        tried = Message(message.id, string=string, context=message.context)
+        if not is_translated(tried) or (not isinstance(string, str) and len(string) != known.num_plurals):
+            refused.append(f"a form is missing: {line.strip()}")
+        elif found := list(misfits(tried)):
+            refused += found
+        else:
+            message.string = string
+    _write(language, known)
+    return refused
 
 
 def faults(languages: Iterable[str] = PLURALS) -> Iterator[str]:
@@ -236,12 +338,23 @@ def faults(languages: Iterable[str] = PLURALS) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; end with 1 if something is to be done")
-    if not parser.parse_args().check:
-        update()
+    parser.add_argument("--missing", metavar="LANGUAGE", choices=PLURALS, help="print what is to be translated")
+    parser.add_argument("--fill", metavar=("LANGUAGE", "FILE"), nargs=2, help="take translations in")
+    given = parser.parse_args()
+    if given.missing:
+        print("\n".join(missing(given.missing)))
         return 0
-    found = list(faults())
-    print("\n".join(found) or "All messages are translated.")
-    return 1 if found else 0
+    if given.check:
+        found = list(faults())
+        print("\n".join(found) or "All messages are translated.")
+        return 1 if found else 0
+    with alone():
+        if not given.fill:
+            update()
+            return 0
+        refused = fill(given.fill[0], Path(given.fill[1]).read_text().splitlines())
+    print("\n".join(refused))
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":
