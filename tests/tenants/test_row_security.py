@@ -323,7 +323,7 @@ def test_the_lookup_functions_return_ids_and_belong_to_a_role_that_cannot_sign_i
         """
         SELECT p.proname, r.rolname, r.rolcanlogin, r.rolbypassrls, pg_get_function_result(p.oid), p.proconfig
         FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
-        WHERE p.prosecdef AND p.pronamespace = 'public'::regnamespace
+        WHERE p.prosecdef AND p.pronamespace = 'public'::regnamespace AND p.proname <> 'follow_replies'
         """
     )
     assert {function[0] for function in functions} == {
@@ -339,6 +339,20 @@ def test_the_lookup_functions_return_ids_and_belong_to_a_role_that_cannot_sign_i
             "kid", "character", "varying", "num_secrets",  # which keys are in use, for their operator
         }, name  # fmt: skip
         assert [setting.partition("=")[0] for setting in config] == ["search_path"], name
+
+
+def test_the_function_that_moves_history_belongs_to_the_owner_who_sees_one_tenant_at_a_time(two):
+    """Where an event hangs may follow its reply; `tests/ingest/test_otlp_labels.py` holds it to that."""
+    (found,) = rows(
+        """
+        SELECT r.rolname, r.rolbypassrls OR r.rolsuper, p.proconfig, pg_get_function_result(p.oid),
+            has_function_privilege('public', p.oid, 'EXECUTE')
+        FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE p.proname = 'follow_replies'
+        """
+    )
+    owner, bypasses, config, result, is_public = found
+    assert (owner, bypasses, result, is_public) == (f"{environment.PREFIX}owner", False, "void", False)
+    assert [setting.partition("=")[0] for setting in config] == ["search_path"]
 
 
 def test_a_data_migration_reaches_the_rows_of_every_tenant(two):
