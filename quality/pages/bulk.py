@@ -49,6 +49,15 @@ TOLD = {
     "archived": gettext_lazy("It was in the archive already."),
     "not_archived": gettext_lazy("It was not in the archive."),
     "no_queue": gettext_lazy("The queue is gone."),
+    "too_many": gettext_lazy("It has as many tags as it can have. Take one off first."),
+    "newer": gettext_lazy("You gave it another label since."),
+    "taken_back": gettext_lazy("You took it back before."),
+    "too_old": gettext_lazy("Its label is older than 24 hours. Give it another label instead."),
+    "retagged": gettext_lazy("It was taken off, or put on again, since."),
+    "tagged_again": gettext_lazy("It was tagged again since."),
+    "moved": gettext_lazy("It was taken out of the archive since."),
+    "archived_again": gettext_lazy("It was archived again since."),
+    "begun": gettext_lazy("Somebody has begun with it, or it is done."),
 }
 """Of a report: why nothing was done to a call, by its code. Other codes have their words with them."""
 

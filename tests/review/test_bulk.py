@@ -232,7 +232,7 @@ def test_the_undo_of_labels_leaves_what_is_newer(ada: User, member: Callable[...
     assert told(action) == {
         plain.pk: ("undone", ""),
         again.pk: ("left", "newer"),
-        undone.pk: ("left", "newer"),
+        undone.pk: ("left", "taken_back"),
         others.pk: ("undone", ""),
     }
     assert dict(Feedback.objects.filter(reviewer=ada).values_list("call_id", "label")) == {again.pk: "other"}

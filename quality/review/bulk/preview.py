@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from django.core.exceptions import ValidationError
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality import calls
 from quality.calls import WITH_ARCHIVED, CallFilter, CallRow, matching
+from quality.languages import number
 from quality.models import BulkAction, BulkKind, Feedback, ItemTag, QueueEntry, Review, ReviewQueue, ToolCall
 from quality.review.bulk import scope
 from quality.review.bulk.scope import MAX_CHOSEN, MAX_ITEMS, Seen, among
@@ -55,12 +57,13 @@ def make(
     if kind not in BulkKind.values:
         _refuse("kind", "unknown_kind", f"{kind!r} is no bulk action. Use one of {', '.join(BulkKind.values)}.")
     if len(call_ids) > MAX_CHOSEN:
-        _refuse("callIds", "too_many", f"{len(call_ids):,} calls are named; the limit is {MAX_CHOSEN:,}. Use a filter.")
+        words = _("%(n)s calls are named; the limit is %(most)s. Use a filter.")
+        _refuse("callIds", "too_many", words % {"n": number(len(call_ids)), "most": number(MAX_CHOSEN)})
     if wanted is None and not call_ids:
-        _refuse("callIds", "required", "Choose calls, or take all that match.")
+        _refuse("callIds", "required", _("Choose calls, or take all that match."))
     ids = list(matching(CallFilter(archived=WITH_ARCHIVED)).filter(among("pk", call_ids)).values_list("pk", flat=True))
     if call_ids and not ids:
-        _refuse("callIds", "no_such_call", "None of these calls is there.")
+        _refuse("callIds", "no_such_call", _("None of these calls is there."))
     action = BulkAction(
         kind=kind,
         query=scope.frozen(wanted) if wanted is not None and not ids else "",

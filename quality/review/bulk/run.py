@@ -16,9 +16,11 @@ from django.core.exceptions import ValidationError
 from django.db import OperationalError, connection, models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality import tasks
 from quality.ingest.jsontext import storable
+from quality.languages import number
 from quality.models import LIVE_BULK, BulkAction, BulkItem, BulkKind, BulkState, Label, ReviewQueue
 from quality.review import tags
 from quality.review.bulk import scope
@@ -79,17 +81,16 @@ def confirm(action_id: int, *, by: User, wanted: Wanted, seen_sha256: str, token
     there now is kept as what was looked at, and can be confirmed after another look."""
     action = BulkAction.objects.select_for_update(of=("self",)).get(pk=action_id)
     if action.created_by_id != by.pk:
-        raise NotYours("This preview is somebody else's. Make one of your own.")
+        raise NotYours(_("This preview is somebody else’s. Make one of your own."))
     if action.state != BulkState.PREVIEW:
-        raise Decided("That was confirmed before.")
+        raise Decided(_("That was confirmed before."))
     _check(action.kind, wanted)
     seen = scope.look(action)
     if seen.is_capped:
-        _refuse(
-            "", "too_many", f"More than {scope.MAX_ITEMS:,} calls match; one action takes no more. Narrow the filter."
-        )
+        words = _("More than %(most)s calls match; one action takes no more. Narrow the filter.")
+        _refuse("", "too_many", words % {"most": number(scope.MAX_ITEMS)})
     if not seen.count:
-        _refuse("", "nothing", "No call matches any more.")
+        _refuse("", "nothing", _("No call matches any more."))
     if seen_sha256 != seen.sha256:
         before = action.seen_count
         note_seen(action, seen)
@@ -106,19 +107,19 @@ def _check(kind: str, wanted: Wanted) -> None:
         if wanted.label not in Label.values:
             _refuse("label", "unknown_label", f"{wanted.label!r} is no label. Use one of {', '.join(Label.values)}.")
         if not wanted.reason.strip():
-            _refuse("reason", "required", "Say why all of these get the same label: it is kept with each of them.")
+            _refuse("reason", "required", _("Say why all of these get the same label: it is kept with each of them."))
         if f"{wanted.note}{wanted.reason}" != storable(f"{wanted.note}{wanted.reason}"):
-            _refuse("note", "unstorable", "The note holds a NUL character or half a surrogate pair. Take it out.")
+            _refuse("note", "unstorable", _("The note holds a NUL character or half a surrogate pair. Take it out."))
         if len(wanted.note) > MAX_NOTE_CHARS - MAX_REASON_CHARS - 100:
-            _refuse("note", "too_long", f"The note has {len(wanted.note):,} characters; that is too many.")
+            words = _("The note has %(n)s characters; that is too many.")
+            _refuse("note", "too_long", words % {"n": number(len(wanted.note))})
     if len(wanted.reason) > MAX_REASON_CHARS:
-        _refuse(
-            "reason", "too_long", f"The reason has {len(wanted.reason)} characters; the limit is {MAX_REASON_CHARS}."
-        )
+        words = _("The reason has %(n)s characters; the limit is %(most)s.")
+        _refuse("reason", "too_long", words % {"n": number(len(wanted.reason)), "most": MAX_REASON_CHARS})
     if kind in (BulkKind.TAG, BulkKind.UNTAG):
         tags.cleaned(wanted.tag)
     if kind == BulkKind.ENQUEUE and wanted.queue is None:
-        _refuse("queue", "required", "Choose a queue.")
+        _refuse("queue", "required", _("Choose a queue."))
 
 
 def _refuse(field: str, code: str, message: str) -> None:
@@ -293,12 +294,12 @@ def _finish(action: BulkAction) -> None:
 def stop(action: BulkAction, *, by: User, may_any: bool) -> None:
     """Let it end after the batch under way; what was done stays, and can be undone. Raises Decided and NotYours."""
     if action.created_by_id != by.pk and not may_any:
-        raise NotYours("Only who began it, or an admin, stops it.")
+        raise NotYours(_("Only who began it, or an admin, stops it."))
     live = BulkAction.objects.filter(pk=action.pk, state__in=(BulkState.QUEUED, BulkState.RUNNING))
     if not live.update(
         state=BulkState.STOPPED, finished_at=timezone.now(), lease_until=None, lease_token=None, attempt=0
     ):
-        raise Decided("It has ended already.")
+        raise Decided(_("It has ended already."))
     _record(action, "bulk.stopped", by, None)
 
 
@@ -315,16 +316,18 @@ def undo(action: BulkAction, *, by: User, may_any: bool, token: ApiToken | None 
     """Take back what it did, wherever nothing newer happened. Raises Decided and NotYours."""
     if action.created_by_id != by.pk and (not may_any or action.kind == BulkKind.LABEL):
         raise NotYours(
-            "Labels are taken back by who gave them." if may_any else "Only who did it, or an admin, undoes it."
+            _("Labels are taken back by who gave them.") if may_any else _("Only who did it, or an admin, undoes it.")
         )
     if not may_undo(action, by, may_any=may_any):
-        raise Decided("There is nothing to undo: it is at work, was undone, did nothing, or its labels are a day old.")
+        raise Decided(
+            _("There is nothing to undo: it is at work, was undone, did nothing, or its labels are a day old.")
+        )
     now = timezone.now()
     ended = BulkAction.objects.filter(pk=action.pk, state__in=(BulkState.DONE, BulkState.STOPPED))
     if not ended.update(
         state=BulkState.UNDOING, undone_by=by, undone_at=now, attempt=0, lease_token=None, lease_until=now + LEASE
     ):
-        raise Decided("It was undone before.")
+        raise Decided(_("It was undone before."))
     action.refresh_from_db()
     _record(action, "bulk.undoing", by, token)
     _go(action)

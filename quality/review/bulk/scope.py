@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import RawSQL
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from quality.calls import WITH_ARCHIVED, CallFilter, matching
 from quality.filters import CallFilterForm, query_of
@@ -47,7 +48,7 @@ def filter_of(action: BulkAction) -> CallFilter:
     """The filter of an action; raises FilterBroken."""
     form = CallFilterForm(QueryDict(action.query))
     if not form.is_valid() or form.unknown():
-        raise FilterBroken("The filter of this action is not understood any more. Choose the calls again.")
+        raise FilterBroken(_("The filter of this action is not understood any more. Choose the calls again."))
     return form.wanted
 
 

@@ -115,7 +115,7 @@ def _unlabel_one(row: BulkItem, batch: Batch) -> None:
     else:
         row.state = State.UNDONE
         if not outcome.created or outcome.event.undoes != row.version:
-            told(row, State.LEFT, "newer", "You took it back before.")
+            told(row, State.LEFT, "taken_back", "You took it back before.")
 
 
 # --- tags -------------------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def take_tag_back(batch: Batch) -> None:
     ours = {one.call_id for one in found if one.at == times[one.call_id]}
     mine = [row for row in batch.rows if row.call_id in ours]
     tags.remove(batch.of(mine), action.tag, by=action.undone_by or action.created_by, token=None)
-    _undone(batch, ours, "It was taken off, or put on again, since.")
+    _undone(batch, ours, "retagged", "It was taken off, or put on again, since.")
 
 
 def untag(batch: Batch) -> None:
@@ -173,7 +173,7 @@ def put_tag_back(batch: Batch) -> None:
         for row in rows
     ]
     ItemTag.objects.bulk_create(fresh, ignore_conflicts=True)
-    _undone(batch, {row.call_id for row in rows}, "It was tagged again since.")
+    _undone(batch, {row.call_id for row in rows}, "tagged_again", "It was tagged again since.")
 
 
 # --- the archive ------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def take_out_again(batch: Batch) -> None:
     ours = {call_id for call_id, archived_at in found if archived_at and archived_at == times[call_id]}
     mine = [row for row in batch.rows if row.call_id in ours]
     archive.restore(batch.of(mine), by=batch.action.undone_by or batch.action.created_by)
-    _undone(batch, ours, "It was taken out of the archive since.")
+    _undone(batch, ours, "moved", "It was taken out of the archive since.")
 
 
 def bring_back(batch: Batch) -> None:
@@ -215,7 +215,7 @@ def put_away_again(batch: Batch) -> None:
     for row in batch.rows:
         at = dt.datetime.fromisoformat(row.before["at"])
         changed |= {item.call_id for item in archive.archive([batch.item(row)], by=by, at=at)}
-    _undone(batch, changed, "It was archived again since.")
+    _undone(batch, changed, "archived_again", "It was archived again since.")
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------
@@ -257,15 +257,15 @@ def take_out_of_queue(batch: Batch) -> None:
         if entry.pk not in begun:
             adding.take_out(entry, actor=batch.action.undone_by or batch.action.created_by)
             ours.add(entry.call_id)
-    _undone(batch, ours, "Somebody has begun with it, or it is done.")
+    _undone(batch, ours, "begun", "Somebody has begun with it, or it is done.")
 
 
-def _undone(batch: Batch, ours: set[Any], message: str) -> None:
+def _undone(batch: Batch, ours: set[Any], code: str, message: str) -> None:
     for row in batch.rows:
         if row.call_id in ours:
             row.state = State.UNDONE
         else:
-            told(row, State.LEFT, "newer", message)
+            told(row, State.LEFT, code, message)
 
 
 type Step = Callable[[Batch], None]
