@@ -93,6 +93,8 @@ def test_two_reviewers_race_through_a_queue_and_never_get_the_same_call(
     assert sorted(served[0] + served[1]) == sorted(f"call:{call.pk}" for call in calls)
     assert min(len(mine) for mine in served) >= 3
     for one in desks:
+        one.page.wait_for_load_state("networkidle")
+        one.open(f"/t/acme/queues/{queue.pk}/review/")
         expect(one.page.get_by_text("This queue is finished")).to_be_visible()
     done_with(*desks)
     with tenant_scope(tenant):
