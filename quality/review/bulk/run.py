@@ -34,7 +34,7 @@ from tenants.scope import current_tenant_id, tenant_scope
 logger = logging.getLogger(__name__)
 
 LEASE = dt.timedelta(seconds=90)
-BATCH = 500  # a second or so, in which the reviews of these calls are locked
+BATCH = 200  # some hundred milliseconds, in which nobody else labels these calls
 AT_ONCE = 100  # more is left to a worker
 MAX_ATTEMPTS = 5
 MAX_TRIES = 3  # of one batch, where two actions lock the same reviews in different orders
