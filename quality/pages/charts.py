@@ -39,7 +39,7 @@ BY: Final = {
     "tool": gettext_lazy("tool"),
     "style": gettext_lazy("style"),
     "model": gettext_lazy("model"),
-    "toolset": gettext_lazy("version of the tools"),
+    "toolset": gettext_lazy("toolset"),
 }
 
 

@@ -17,6 +17,7 @@ from quality.filters import PeriodForm
 from quality.models import ACTIONABLE, Label, ToolCall, Turn
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.call_filter import chips
+from quality.pages.charts import BY
 from quality.pages.conditions import conditions
 from quality.review import rates
 from quality.review.rates import LabelRate
@@ -179,7 +180,8 @@ def _rates(
     step = CHART_WIDTH / len(points)
     return {
         "by": by,
-        "dimensions": list(rates.DIMENSIONS),
+        "by_word": BY[by],
+        "dimensions": list(BY.items()),
         "total": rates.total(period),
         "wrong_url": link(label=wrong),
         "rates": rows,
