@@ -8,6 +8,7 @@ from typing import Any
 from quality.ingest.jsontext import MAX_DEPTH, JsonError, Node, dump, escape_surrogates, parse, storable
 from quality.ingest.records import MAX_NAME_CHARS, MAX_TOOLS, RecordError
 
+_CANONICAL_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z")
 _LAYOUT = re.compile(rb"[ \t\r]*\n[ \t\r\n]*")
 TEXT_PARTS = ("text", "input_text", "output_text")
 
@@ -95,6 +96,11 @@ def toolset(node: Node | None, path: str) -> str | None:
     return node.text
 
 
+def is_plain_name(value: Any) -> bool:
+    """Is it a name that can be taken as it is, as nearly all are?"""
+    return type(value) is str and 0 < len(value) <= MAX_NAME_CHARS and value.isascii() and "\0" not in value
+
+
 def name(value: Any, path: str, *, max_chars: int = MAX_NAME_CHARS) -> str | None:
     """A name or an id of somebody else's, made storable; None if there is none. Numbers are taken as text."""
     if value is None or value == "":
@@ -129,6 +135,8 @@ def utc_from_text(text: Any, path: str) -> str | None:
         return None
     try:
         moment = dt.datetime.fromisoformat(text)
+        if _CANONICAL_TIME.fullmatch(text):
+            return str(text)
         if moment.tzinfo is not None:
             return utc(moment)
     except (TypeError, ValueError, OverflowError):

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import IO
 
+import msgspec
+
 from quality.ingest.formats import Format
 from quality.ingest.items import Parsed
 from quality.ingest.packed import Packed, Part, RefusedPart, TooMuch
@@ -89,8 +91,12 @@ class _Parts:
             self.starts.add(self._index)
             self._starts.append(self._index)
             self._names.append(part.name)
+            number = len(self._names)
             for item in self._read(part):
-                yield replace(item, part=len(self._names))
+                if isinstance(item, ItemError):
+                    yield replace(item, part=number)
+                else:
+                    yield msgspec.structs.replace(item, part=number)
 
     def _read(self, part: Part | RefusedPart) -> Iterator[Item | ItemError]:
         if isinstance(part, RefusedPart):

@@ -12,6 +12,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
@@ -23,8 +25,10 @@ from django.utils import timezone
 from quality import tasks
 from quality.ingest.files import TraceFile
 from quality.ingest.formats import FORMATS
+from quality.ingest.items import Parsed
 from quality.ingest.reader import ItemError, Unreadable
-from quality.ingest.store import batches, store
+from quality.ingest.store import BatchReport, Prepared, Storing, batches, prepare, store
+from quality.ingest.tables import Raced
 from quality.ingest.traces import AUTO
 from quality.models import Import, ImportIssue, ImportState
 from tenants import audit
@@ -35,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 LEASE = dt.timedelta(seconds=90)  # one batch takes a second or two
 RENEW_AFTER_S = 20  # where no batch comes: gigabytes of a trace file may hold spans of others only
+BATCH_ITEMS = 1_000
+SETTLE_AFTER_S = 0.5  # a batch that is written holds the tenant's lock of ingest
 MAX_ATTEMPTS = 3
 MAX_STORED_ISSUES = 10_000  # more are counted, not kept
 UNDECIDED_FOR = dt.timedelta(days=1)
@@ -189,6 +195,37 @@ def _give_up(job: Import | None) -> None:
         stored_path(job.stored_as).unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Items of the file, and what was known of it when they were read."""
+
+    good: list[Parsed]
+    bad: list[ItemError]
+    named: Callable[[ItemError], ItemError]
+    bytes_read: int
+    recognised: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A batch whose rows are being written: its transaction is open, nothing else may be asked of the database."""
+
+    batch: _Batch
+    storing: Storing
+    scope: ExitStack
+    begun_at: float
+
+    def abandon(self) -> None:
+        """Take back what was written of it."""
+        self.storing.abandon()
+        with suppress(_Abandoned), self.scope:
+            raise _Abandoned
+
+
+class _Abandoned(Exception):
+    """Rolls a batch's transaction back."""
+
+
 class _Run:
     """One attempt at an import. Each batch, its issues and the progress are one transaction."""
 
@@ -199,24 +236,15 @@ class _Run:
         self._num_issues = 0
         self._recognised = ""
         self._saved_at = time.monotonic()
+        self._pending: _Pending | None = None
+        self._all_new = True  # nothing of the last batch was stored before
 
     def read(self, path: Path) -> None:
         """Raises LeaseLost."""
         try:
             with _Watched(path, self._keep) as file:
                 traces = TraceFile(file, max_bytes=settings.IMPORT_MAX_BYTES, format_name=self._job.format)
-                for good, bad in batches(iter(traces)):
-                    with tenant_scope(self._tenant):
-                        report = store(good, tenant=self._tenant, import_id=self._job.pk)
-                        refused = [traces.named(issue) for issue in [*bad, *report.rejected]]
-                        self._add(report.accepted, report.unchanged, refused)
-                        self._job.num_turns += report.num_turns
-                        self._job.num_calls += report.num_calls
-                        self._job.bytes_read = traces.bytes_read
-                        is_one = len(traces.telling) <= 1
-                        self._recognised = traces.format.NAME if traces.format and is_one else ""
-                        self._save(lease_until=timezone.now() + LEASE)
-                    self._on_progress(self._job)
+                self._store(traces)
                 self._job.bytes_read = traces.bytes_read
         except Unreadable as error:
             self._finish(error.message)
@@ -227,9 +255,82 @@ class _Run:
             nothing = self._job.num_accepted + self._job.num_unchanged + self._job.num_rejected == 0
             self._finish("There are no traces in it." if nothing else "")
 
+    def _store(self, traces: TraceFile) -> None:
+        """Store batch after batch. While the database writes one, the next is read and prepared. Raises LeaseLost,
+        Unreadable, OSError; what was read before is stored then."""
+        try:
+            for good, bad in batches(iter(traces), max_items=BATCH_ITEMS):
+                is_one = len(traces.telling) <= 1
+                batch = _Batch(
+                    good=good,
+                    bad=bad,
+                    named=traces.named,
+                    bytes_read=traces.bytes_read,
+                    recognised=traces.format.NAME if traces.format and is_one else "",
+                )
+                prepared = prepare(good, import_id=self._job.pk) if self._all_new else None
+                self._settle()
+                if prepared and self._all_new:
+                    self._begin(batch, prepared)
+                else:
+                    self._store_now(batch)
+        except (Unreadable, OSError):
+            self._settle()
+            raise
+        except BaseException:
+            if self._pending:
+                self._pending.abandon()
+            raise
+        self._settle()
+
+    def _begin(self, batch: "_Batch", prepared: Prepared) -> None:
+        """Open the batch's transaction, and let the database write; raises LeaseLost."""
+        try:
+            with ExitStack() as scope:
+                scope.enter_context(tenant_scope(self._tenant))
+                storing = Storing(prepared, tenant=self._tenant)
+                self._pending = _Pending(batch, storing, scope.pop_all(), time.monotonic())
+        except Raced:
+            self._store_now(batch)
+
+    def _settle(self) -> None:
+        """End the transaction of the batch that is being written, if there is one; raises LeaseLost."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        try:
+            with pending.scope:
+                self._record(pending.batch, pending.storing.finish())
+        except Raced:
+            self._store_now(pending.batch)
+        else:
+            self._on_progress(self._job)
+
+    def _store_now(self, batch: "_Batch") -> None:
+        """Store a batch of which something may be stored; raises LeaseLost."""
+        with tenant_scope(self._tenant):
+            report = store(batch.good, tenant=self._tenant, import_id=self._job.pk)
+            self._record(batch, report)
+        self._all_new = report.is_new
+        self._on_progress(self._job)
+
+    def _record(self, batch: "_Batch", report: BatchReport) -> None:
+        """Issues and progress, in the batch's transaction."""
+        refused = [batch.named(issue) for issue in [*batch.bad, *report.rejected]]
+        self._add(report.accepted, report.unchanged, refused)
+        self._job.num_turns += report.num_turns
+        self._job.num_calls += report.num_calls
+        self._job.bytes_read = batch.bytes_read
+        self._recognised = batch.recognised
+        self._save(lease_until=timezone.now() + LEASE)
+
     def _keep(self) -> None:
-        """Hold the lease while nothing comes out of the file; raises LeaseLost."""
-        if time.monotonic() - self._saved_at >= RENEW_AFTER_S:
+        """Before each read of the file: let no batch wait long for the next one to be read, and hold the lease while
+        nothing comes out of the file. Raises LeaseLost."""
+        now = time.monotonic()
+        if self._pending and now - self._pending.begun_at >= SETTLE_AFTER_S:
+            self._settle()
+        if not self._pending and now - self._saved_at >= RENEW_AFTER_S:
             with tenant_scope(self._tenant):
                 self._save(lease_until=timezone.now() + LEASE)
 

@@ -1,15 +1,15 @@
 """An item on its way: cut out of a file, checked as JSON, read as turns, or refused."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from quality.ingest.jsontext import JsonError, Node, parse
 from quality.ingest.reader import Item, ItemError
 from quality.ingest.records import RecordError, TurnRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(msgspec.Struct, frozen=True):
     """An item that is good JSON; `piece` and `part` as in `reader.Item`."""
 
     index: int
@@ -23,8 +23,7 @@ class Checked:
         return ItemError(self.index, self.line, error.code, error.path, error.message, self.part)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """An item as turns: stored as a whole or not at all. `size` is that of its text in bytes."""
 
     index: int

@@ -1,8 +1,8 @@
 """Strict JSON whose parts can still be read as they were spelled.
 
-The standard library's C scanner reads the text, with hooks for what it lets pass. Only when something is wrong does
-`jsonfault.explain` walk the text once more, slowly and by the letter, to say what, where and in which field: so verdict
-and position never depend on one Python version's wording.
+`jsonquick.read` takes what is good beyond doubt. The rest the standard library's C scanner reads, with hooks for what
+it lets pass. Only when something is wrong does `jsonfault.explain` walk the text once more, slowly and by the letter,
+to say what, where and in which field: so verdict and position never depend on one Python version's wording.
 
 Refused, by code: `invalid_utf8`, `malformed_json` (also a byte order mark), `non_finite_number` (NaN, Infinity),
 `number_out_of_range` (over- or underflows a double, or more than 308 digits before or after the point),
@@ -17,14 +17,15 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from json.encoder import encode_basestring
 from typing import Any
 
 import msgspec
 
-from quality.ingest import jsonfault
+from quality.ingest import jsonfault, jsonquick
 from quality.ingest.jsonfault import ITEM_DEPTH, MAX_BYTES, MAX_DEPTH, MAX_DIGITS, MAX_KEY_CHARS, JsonError
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "JsonError", "Node", "dump", "escape_surrogates", "parse", "storable"]
@@ -78,6 +79,7 @@ _numbers: dict[str, Any] = {"parse_int": _integer, "parse_float": _number, "pars
 _scan = _scanner(object_pairs_hook=_object, **_numbers)
 _scan_repeating = _scanner(**_numbers)  # a repeated key is no fault here: the last one wins
 _scan_checked = _scanner()
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -85,11 +87,12 @@ _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class Node:
     """One value of a checked text: what it is (`value`) and how it was spelled (`raw`, real UTF-8)."""
 
-    __slots__ = ("_elements", "_members", "raw", "value")
+    __slots__ = ("_elements", "_members", "_spelled", "raw", "value")
 
     def __init__(self, raw: bytes, value: Any):
         self.raw = raw
         self.value = value
+        self._spelled: Mapping[str, Any] | None = None  # members as they were cut out
         self._members: dict[str, Node] | None = None
         self._elements: list[Node] | None = None
 
@@ -103,8 +106,8 @@ class Node:
         if self._members is None:
             self._members = {}
             if isinstance(self.value, dict):
-                pieces = _pieces(self.raw, self.value)
-                self._members = {key: Node(piece, self.value[key]) for key, piece in pieces}
+                value = self.value
+                self._members = {key: Node(bytes(piece), value[key]) for key, piece in self._pieces().items()}
         return self._members
 
     @property
@@ -113,24 +116,43 @@ class Node:
         if self._elements is None:
             self._elements = []
             if isinstance(self.value, list):
-                pieces = _pieces(self.raw, self.value)
-                self._elements = [Node(piece, value) for (_, piece), value in zip(pieces, self.value, strict=True)]
+                pieces = _elements_of(self.raw)
+                self._elements = [Node(bytes(piece), value) for piece, value in zip(pieces, self.value, strict=True)]
         return self._elements
 
     def get(self, key: str) -> "Node | None":
         """Member `key`; None if it is absent or null."""
-        node = self.members.get(key)
-        return None if node is None or node.value is None else node
+        if not isinstance(self.value, dict) or (value := self.value.get(key)) is None:
+            return None
+        return Node(bytes(self._pieces()[key]), value) if self._members is None else self._members[key]
+
+    def text_of(self, key: str) -> str | None:
+        """How member `key` is spelled; None if it is absent or null."""
+        if not isinstance(self.value, dict) or self.value.get(key) is None:
+            return None
+        return str(self._pieces()[key], "utf-8")
+
+    def _pieces(self) -> Mapping[str, Any]:
+        """How each member of an object is spelled, as bytes or what makes some."""
+        if self._spelled is None:
+            self._spelled = _members_of(self.raw)
+        return self._spelled
 
 
-def _pieces(raw: bytes, value: dict[str, Any] | list[Any]) -> list[tuple[str, bytes]]:
-    """Key and spelling of each member, or "" and spelling of each element, of a checked container."""
+def _members_of(raw: bytes) -> Mapping[str, Any]:
+    """Key and spelling of each member of a checked object."""
     try:
-        if isinstance(value, dict):
-            return [(key, bytes(piece)) for key, piece in _split_object(raw).items()]
-        return [("", bytes(piece)) for piece in _split_array(raw)]
+        return _split_object(raw)
     except msgspec.DecodeError:  # msgspec refuses lone surrogates, JSON does not
-        return list(_slow_pieces(raw.decode(), is_object=isinstance(value, dict)))
+        return dict(_slow_pieces(raw.decode(), is_object=True))
+
+
+def _elements_of(raw: bytes) -> Sequence[Any]:
+    """The spelling of each element of a checked array."""
+    try:
+        return _split_array(raw)
+    except msgspec.DecodeError:
+        return [piece for _, piece in _slow_pieces(raw.decode(), is_object=False)]
 
 
 def _slow_pieces(text: str, *, is_object: bool) -> Iterator[tuple[str, bytes]]:
@@ -159,19 +181,24 @@ def parse(raw: bytes, *, depth: int = ITEM_DEPTH, limit: int = MAX_BYTES, repeat
     """
     if len(raw) > limit:
         raise JsonError("too_large", f"{len(raw):,} bytes; the limit for one item is {limit:,}.")
+    value = jsonquick.read(raw)
     try:
-        text = raw.decode()
-        value, end = _scan_document(text, _scan_repeating if repeated_keys else _scan)
+        if value is jsonquick.DOUBT:
+            value = _scan_document(raw.decode(), _scan_repeating if repeated_keys else _scan)
         deep = raw.count(b"{") + raw.count(b"[") > depth and _depth(raw) > depth
     except (ValueError, StopIteration, RecursionError) as error:
         raise jsonfault.explain(raw, depth=depth, repeated_keys=repeated_keys) from error
-    if deep or _SPACE.match(text, end).end() != len(text):  # type: ignore[union-attr]
+    if deep:
         raise jsonfault.explain(raw, depth=depth, repeated_keys=repeated_keys)
     return Node(raw.strip(b" \t\n\r"), value)
 
 
-def _scan_document(text: str, scan: Any) -> tuple[Any, int]:
-    return scan(text, _SPACE.match(text).end())  # type: ignore[union-attr]
+def _scan_document(text: str, scan: Any) -> Any:
+    """Raises ValueError, StopIteration, RecursionError."""
+    value, end = scan(text, _SPACE.match(text).end())  # type: ignore[union-attr]
+    if _SPACE.match(text, end).end() != len(text):  # type: ignore[union-attr]
+        raise _Refused
+    return value
 
 
 def _depth(raw: bytes) -> int:
@@ -182,7 +209,7 @@ def _depth(raw: bytes) -> int:
 
 def dump(value: Any) -> str:
     """JSON text of a value that has no spelling of its own: real UTF-8, NUL and lone surrogates as escapes."""
-    return escape_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return escape_surrogates(encode_basestring(value) if type(value) is str else _dump(value))
 
 
 def escape_surrogates(text: str) -> str:

@@ -39,7 +39,8 @@ def calls_of_turns(turn_ids: Sequence[int]) -> dict[int, list[CallRow]]:
             cursor.execute(
                 "SELECT c.turn_id, c.id, c.source, c.external_id, c.content_sha256, c.cycle, c.index, EXISTS (SELECT "
                 "FROM agent_tool_call_feedback_events e WHERE e.tenant_id = c.tenant_id AND e.turn_id = c.turn_id "
-                "AND e.call_id = c.id) FROM agent_tool_calls c WHERE c.tenant_id = %s AND c.turn_id = ANY(%s) "
+                "AND e.call_id = c.id) FROM agent_tool_calls c WHERE c.tenant_id = (SELECT %s::bigint) "
+                "AND c.turn_id = ANY(%s) "
                 "ORDER BY c.cycle, c.index FOR UPDATE OF c",
                 [current_tenant_id(), list(turn_ids)],
             )
@@ -121,7 +122,8 @@ def lock_reviews(turn_ids: Sequence[int]) -> None:
     if turn_ids:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT FROM agent_tool_call_reviews WHERE tenant_id = %s AND turn_id = ANY(%s) ORDER BY id FOR UPDATE",
+                "SELECT FROM agent_tool_call_reviews WHERE tenant_id = (SELECT %s::bigint) "
+                "AND turn_id = ANY(%s) ORDER BY id FOR UPDATE",
                 [current_tenant_id(), list(turn_ids)],
             )
 
@@ -130,7 +132,7 @@ def remove(calls: Sequence[int]) -> None:
     if calls:
         with connection.cursor() as cursor:
             cursor.execute(
-                "DELETE FROM agent_tool_calls WHERE tenant_id = %s AND id = ANY(%s)",
+                "DELETE FROM agent_tool_calls WHERE tenant_id = (SELECT %s::bigint) AND id = ANY(%s)",
                 [current_tenant_id(), list(calls)],
             )
 
@@ -144,7 +146,7 @@ def move(calls: Sequence[int], places: Sequence[tuple[int, int]]) -> None:
             cursor.execute(
                 "UPDATE agent_tool_calls c SET cycle = n.cycle, index = n.index "
                 "FROM unnest(%s::bigint[], %s::int[], %s::int[]) AS n(id, cycle, index) "
-                "WHERE c.tenant_id = %s AND c.id = n.id",
+                "WHERE c.tenant_id = (SELECT %s::bigint) AND c.id = n.id",
                 [list(calls), [cycle for cycle, _ in each], [index for _, index in each], current_tenant_id()],
             )
 
@@ -156,7 +158,7 @@ def adopt(calls: Sequence[tuple[int, CallRecord]]) -> None:
             cursor.execute(
                 "UPDATE agent_tool_calls c SET source = n.source, external_id = n.external_id "
                 "FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n(id, source, external_id) "
-                "WHERE c.tenant_id = %s AND c.id = n.id",
+                "WHERE c.tenant_id = (SELECT %s::bigint) AND c.id = n.id",
                 [
                     [row for row, _ in calls],
                     [record.source for _, record in calls],
@@ -173,7 +175,8 @@ def bring_labels_along(calls: Sequence[int]) -> None:
             for table in ("agent_tool_call_reviews", "agent_tool_call_feedback"):
                 cursor.execute(
                     f"UPDATE {table} r SET cycle = c.cycle FROM agent_tool_calls c "  # noqa: S608  (names of our own)
-                    "WHERE c.tenant_id = %s AND c.id = ANY(%s) AND r.tenant_id = c.tenant_id AND r.call_id = c.id "
+                    "WHERE c.tenant_id = (SELECT %s::bigint) "
+                    "AND c.id = ANY(%s) AND r.tenant_id = c.tenant_id AND r.call_id = c.id "
                     "AND r.cycle <> c.cycle",
                     [current_tenant_id(), list(calls)],
                 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.db import connection
 from django.utils import timezone
 
-from quality.ingest import otlp
+from quality.ingest import otlp, tables
 from quality.ingest.spans import fuller
 from tenants.models import Tenant
 from tenants.scope import current_tenant_id, tenant_scope
@@ -106,7 +106,8 @@ def _known_spans(
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT s.trace_id, s.span_id, s.data FROM unnest(%s::bigint[], %s::text[]) AS n(trace_id, span_id) "
-            "JOIN otlp_spans s ON s.tenant_id = %s AND s.trace_id = n.trace_id AND s.span_id = n.span_id",
+            "JOIN otlp_spans s ON s.tenant_id = (SELECT %s::bigint) "
+            "AND s.trace_id = n.trace_id AND s.span_id = n.span_id",
             [[trace for trace, _ in pairs], [span for _, span in pairs], current_tenant_id()],
         )
         return {(trace, span): data for trace, span, data in cursor.fetchall()}
@@ -119,7 +120,8 @@ def _full(rows: dict[str, _TraceRow]) -> set[int]:
         return set()
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT trace_id FROM otlp_spans WHERE tenant_id = %s AND trace_id = ANY(%s) GROUP BY trace_id "
+            "SELECT trace_id FROM otlp_spans WHERE tenant_id = (SELECT %s::bigint) "
+            "AND trace_id = ANY(%s) GROUP BY trace_id "
             "HAVING sum(octet_length(data)) >= %s",
             [current_tenant_id(), some, MAX_BYTES_OF_TRACE],
         )
@@ -130,12 +132,16 @@ def _write_spans(rows: Sequence[tuple[int, str, str]], now: dt.datetime) -> None
     if not rows:
         return
     with connection.cursor() as cursor:
+        tables.clear_temporary(cursor, "ingest_spans", "trace_id, span_id, data FROM otlp_spans")
+        with cursor.copy("COPY ingest_spans (trace_id, span_id, data) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
         cursor.execute(
             "INSERT INTO otlp_spans (tenant_id, trace_id, span_id, data, received_at) "
-            "SELECT %s, n.*, %s FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n "
+            "SELECT %s, trace_id, span_id, data, %s FROM ingest_spans "
             "ON CONFLICT (tenant_id, trace_id, span_id) DO UPDATE "
             "SET data = EXCLUDED.data, received_at = EXCLUDED.received_at",
-            [current_tenant_id(), now, *(list(column) for column in zip(*rows, strict=True))],
+            [current_tenant_id(), now],
         )
 
 
@@ -146,6 +152,6 @@ def _raise_versions(changed: Sequence[tuple[int, int]], now: dt.datetime) -> Non
         cursor.execute(
             "UPDATE otlp_traces o SET version = o.version + 1, num_spans = o.num_spans + n.added, attempt = 0, "
             "failure = '', last_at = %s FROM unnest(%s::bigint[], %s::int[]) AS n(id, added) "
-            "WHERE o.tenant_id = %s AND o.id = n.id",
+            "WHERE o.tenant_id = (SELECT %s::bigint) AND o.id = n.id",
             [now, [pk for pk, _ in changed], [added for _, added in changed], current_tenant_id()],
         )

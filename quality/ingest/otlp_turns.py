@@ -28,11 +28,11 @@ from quality.ingest.otlp_calls import (
     remove,
 )
 from quality.ingest.otlp_labels import Cycles, follow, last_replies
-from quality.ingest.records import CallRecord, RecordError, TurnRecord, toolset_sha256
+from quality.ingest.records import RecordError, TurnRecord
 from quality.ingest.span_records import Reading, read_trace, records_of_trace, turn_id
 from quality.ingest.spans import Span
 from quality.ingest.store import MAX_CALLS_OF_TURN, store
-from quality.ingest.tables import Key, Row
+from quality.ingest.tables import Key
 from tenants.scope import current_tenant_id
 
 
@@ -58,7 +58,7 @@ def load(trace_ids: Sequence[int]) -> list[tuple[tuple[int, int, str], list[str]
         cursor.execute(
             "SELECT o.id, o.version, o.trace_id, s.data FROM otlp_traces o "
             "JOIN otlp_spans s ON s.tenant_id = o.tenant_id AND s.trace_id = o.id "
-            "WHERE o.tenant_id = %s AND o.id = ANY(%s) AND o.read_version < o.version",
+            "WHERE o.tenant_id = (SELECT %s::bigint) AND o.id = ANY(%s) AND o.read_version < o.version",
             [current_tenant_id(), list(trace_ids)],
         )
         found: dict[tuple[int, int, str], list[str]] = defaultdict(list)
@@ -92,7 +92,7 @@ def write(done: Sequence[Read]) -> None:
         cursor.execute(
             "UPDATE otlp_traces o SET read_version = n.version, format = n.format, failure = n.failure, attempt = 0 "
             "FROM unnest(%s::bigint[], %s::int[], %s::text[], %s::text[]) AS n(id, version, format, failure) "
-            "WHERE o.tenant_id = %s AND o.id = n.id",
+            "WHERE o.tenant_id = (SELECT %s::bigint) AND o.id = n.id",
             [
                 [read.id for read in current],
                 [read.version for read in current],
@@ -108,7 +108,8 @@ def _lock_for_reading(done: Sequence[Read]) -> dict[int, str]:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT o.id, o.format FROM otlp_traces o JOIN unnest(%s::bigint[], %s::int[]) AS n(id, version) "
-            "ON n.id = o.id WHERE o.tenant_id = %s AND o.read_version < n.version ORDER BY o.id FOR UPDATE OF o",
+            "ON n.id = o.id WHERE o.tenant_id = (SELECT %s::bigint) "
+            "AND o.read_version < n.version ORDER BY o.id FOR UPDATE OF o",
             [[read.id for read in done], [read.version for read in done], current_tenant_id()],
         )
         return dict(cursor.fetchall())
@@ -162,11 +163,9 @@ class _Writer:
         )
         fresh = [(read, turn) for read, turn in turns if homes[read.id] is None]
         calls_of = {read.id: [call for call in turn.calls if key_of(call) not in elsewhere] for read, turn in fresh}
-        ids = tables.insert_turns([self._turn_row(turn, len(calls_of[read.id])) for read, turn in fresh])
+        new_turns = [tables.turn_line(turn, len(calls_of[read.id]), None, self._now) for read, turn in fresh]
         new_calls = [
-            self._call_row(call, turn, ids[turn.source, turn.external_id])
-            for read, turn in fresh
-            for call in calls_of[read.id]
+            tables.call_line(call, turn, None, self._now) for read, turn in fresh for call in calls_of[read.id]
         ]
         known = [read for read, _ in turns if homes[read.id]]
         grown = list[tuple[TurnRecord, tables.StoredTurn, Changes]]()
@@ -178,29 +177,21 @@ class _Writer:
         self._change(grown)
         follow(shifts)
         for turn, home, changes in grown:
-            new_calls += [self._call_row(call, turn, home.id) for call in changes.new]
-        tables.insert_calls(new_calls)
+            new_calls += [tables.call_line(call, turn, home.id, self._now) for call in changes.new]
+        tables.Insertion(new_turns, new_calls, self._toolsets).finish()
         tables.update_turns(
             [
-                {"id": home.id, **self._turn_row(turn, 0)}
+                tables.turn_line(turn, 0, None, self._now, row=home.id)
                 for turn, home, changes in grown
                 if changes or home.digest != turn.digest()
             ],
             {home.id: changes.added for _, home, changes in grown if changes.added},
+            self._toolsets,
         )
 
     def _home(self, read: Read) -> tables.StoredTurn | None:
         """The row of the turn, also if it goes by the name of another source yet."""
         return next((self._stored[key] for key in _keys(read, self._formats[read.id]) if key in self._stored), None)
-
-    def _turn_row(self, turn: TurnRecord, num_calls: int) -> Row:
-        return tables.turn_row(turn, self._toolset(turn.tools), num_calls, None, self._now)
-
-    def _call_row(self, call: CallRecord, turn: TurnRecord, row: int) -> Row:
-        return tables.call_row(call, turn, row, self._toolset(call.tools), self._now)
-
-    def _toolset(self, tools: str | None) -> int | None:
-        return self._toolsets[toolset_sha256(tools)] if tools else None
 
     def _rename(self, turns: Sequence[tuple[int, TurnRecord]]) -> None:
         """Which convention names a turn may change, with the first span of another one."""
@@ -208,7 +199,7 @@ class _Writer:
             cursor.execute(
                 "UPDATE agent_turns t SET source = n.source, external_id = n.external_id "
                 "FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS n(id, source, external_id) "
-                "WHERE t.tenant_id = %s AND t.id = n.id AND t.external_id <> n.external_id",
+                "WHERE t.tenant_id = (SELECT %s::bigint) AND t.id = n.id AND t.external_id <> n.external_id",
                 [
                     [row for row, _ in turns],
                     [turn.source for _, turn in turns],
@@ -225,6 +216,7 @@ class _Writer:
         changed = [(call, record, turn, home) for turn, home, changes in grown for call, record in changes.changed]
         adopt([(call.id, record) for call, record, _, _ in changed if call.key != key_of(record)])
         tables.update_calls(
-            [{"id": call.id, **self._call_row(record, turn, home.id)} for call, record, turn, home in changed]
+            [tables.call_line(record, turn, home.id, self._now, row=call.id) for call, record, turn, home in changed],
+            self._toolsets,
         )
         bring_labels_along([call for call, _ in moved])

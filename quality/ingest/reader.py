@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from quality.ingest.jsontext import MAX_BYTES
 from quality.ingest.pieces import AROUND, LISTS, Pieces
 
@@ -50,8 +52,7 @@ class Unreadable(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """The bytes of one item, not yet checked. `index` counts from 0; `line` from 1, where the item begins. A `piece` is
     a part of a document that could not be held as a whole. `part` counts the files of an archive."""
 

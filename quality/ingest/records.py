@@ -11,6 +11,7 @@ known is ever lost to a record that does not tell it.
 
 import hashlib
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
@@ -20,6 +21,7 @@ import msgspec
 from quality.ingest.wording import ONE_OF_TWO, call_name, quoted, turn_name
 
 CONFLICT = "conflict"
+_as_json = msgspec.json.Encoder().encode
 MAX_PLACE = 32_767  # of cycle and index
 MAX_TOOLS = 1_000
 MAX_NAME_CHARS = 500  # of names and ids that are not ours; four bytes each still fit an index row
@@ -73,7 +75,7 @@ class CallRecord(msgspec.Struct, frozen=True):
 
     def digest(self) -> bytes:
         """SHA-256 of the content."""
-        return _digest((toolset_sha256(self.tools) if self.tools else None, *_call_content(self)))
+        return _content_digest((toolset_sha256(self.tools) if self.tools else None, *_call_content(self)))
 
 
 _PLACE = ("cycle", "index")  # 0 where the source does not tell
@@ -133,7 +135,7 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
     def digest(self) -> bytes:
         """SHA-256 of the turn's own content; its calls have their own."""
-        return _digest((toolset_sha256(self.tools) if self.tools else None, *self.content[1:]))
+        return _content_digest((toolset_sha256(self.tools) if self.tools else None, *self.content[1:]))
 
 
 _TURN_NAMES = (
@@ -151,6 +153,11 @@ _TURN_NAMES = (
 )
 _TURN_TEXTS = ("messages", "system")
 _turn_content = attrgetter("tools", *_TURN_NAMES, *_TURN_TEXTS, "started_at", "warnings")
+
+
+def _content_digest(parts: tuple[Any, ...]) -> bytes:
+    """JSON of the parts is the quickest text that tells all of them apart."""
+    return hashlib.sha256(_as_json(parts)).digest()
 
 
 def _digest(parts: tuple[Any, ...]) -> bytes:
@@ -214,7 +221,8 @@ def _is_unknown(name: str, value: Any) -> bool:
 
 
 def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
-    """The sum of what both tell, without calls: the longer messages, the earlier start, of two names the greater."""
+    """The sum of what both tell, without calls: the longer messages, the earlier start, of two names the greater.
+    `one` itself if the other adds nothing."""
     if one.content == other.content:
         return one
     if one.messages != other.messages and one.messages and other.messages:
@@ -222,13 +230,11 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
         if first != second:
             both = f"another first message: {quoted(one.messages) or 'none'}, now {quoted(other.messages) or 'none'}"
             raise Conflict("messages", f"{turn_name(one)} was stored before with {both}. {ONE_OF_TWO}")
-    known = [started for started in (one.started_at, other.started_at) if started is not None]
-    sums: dict[str, Any] = {name: _greater(getattr(one, name), getattr(other, name)) for name in _TURN_NAMES}
-    sums |= {name: _longer(getattr(one, name), getattr(other, name)) for name in _TURN_TEXTS}
-    sums["tools"] = _toolset(one.tools, other.tools)
-    sums["started_at"] = min(known, default=None)
-    sums["warnings"] = tuple(sorted({*one.warnings, *other.warnings}))
-    return msgspec.structs.replace(one, calls=(), **sums)
+    sums: dict[str, Any] = {}
+    for (name, sum_of), ours, theirs in zip(_TURN_SUMS, one.content, other.content, strict=True):
+        if ours != theirs and (both := sum_of(ours, theirs)) != ours:
+            sums[name] = both
+    return msgspec.structs.replace(one, calls=(), **sums) if sums else one
 
 
 def correct_turn(turn: TurnRecord, stored: CallRecord, corrected: CallRecord) -> TurnRecord:
@@ -261,13 +267,28 @@ def _toolset(one: str | None, other: str | None) -> str | None:
 
 
 def _greater(one: Any, other: Any) -> Any:
-    if one == other:
-        return one
-    return max((value for value in (one, other) if value is not None), default=None)
+    return other if one is None or (other is not None and other > one) else one
+
+
+def _earlier(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other < one) else one
 
 
 def _longer(one: str | None, other: str | None) -> str | None:
     return max((text for text in (one, other) if text is not None), key=lambda text: (len(text), text), default=None)
+
+
+def _all_warnings(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({*one, *other}))
+
+
+_TURN_SUMS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+    ("tools", _toolset),
+    *((name, _greater) for name in _TURN_NAMES),
+    *((name, _longer) for name in _TURN_TEXTS),
+    ("started_at", _earlier),
+    ("warnings", _all_warnings),
+)  # in the order of `TurnRecord.content`
 
 
 def to_neutral(call: CallRecord) -> dict[str, Any]:

@@ -8,6 +8,7 @@ corrects. Toolsets are kept once, by content.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 from django.utils import timezone
@@ -27,9 +28,8 @@ from quality.ingest.records import (
     merge_calls,
     merge_turns,
     to_neutral,
-    toolset_sha256,
 )
-from quality.ingest.tables import Key, Raced, Row, StoredCall, StoredTurn
+from quality.ingest.tables import Insertion, Key, Line, Raced, StoredCall, StoredTurn
 from quality.ingest.wording import ONE_OF_TWO, PLACE_IS_LABELLED, call_name
 from quality.review import hinting
 from tenants import audit
@@ -44,7 +44,7 @@ _ATTEMPTS = 3
 
 @dataclass(slots=True)
 class BatchReport:
-    """What became of the items; `num_turns` and `num_calls` count new rows."""
+    """What became of the items; `num_turns` and `num_calls` count new rows. `is_new`: nothing of them was stored."""
 
     accepted: int = 0
     unchanged: int = 0
@@ -52,6 +52,7 @@ class BatchReport:
     num_turns: int = 0
     num_calls: int = 0
     num_replaced: int = 0
+    is_new: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,8 @@ def store(
         try:
             with tenant_scope(tenant):
                 tables.begin_batch(len(batch))
-                plan = _Plan(batch, correction)
-                plan.write(import_id)
+                plan = _Plan(batch, correction, _look_up(batch))
+                plan.write(plan.rows(import_id))
                 if plan.report.accepted:
                     hinting.wake(tenant)
                 return plan.report
@@ -85,12 +86,54 @@ def store(
     raise AssertionError("unreachable")
 
 
+class Prepared(NamedTuple):
+    """A batch that is held to be new, with all that can be done for it without the database."""
+
+    batch: Sequence[Parsed]
+    plan: "_Plan"
+    rows: "_Rows"
+
+
+def prepare(batch: Sequence[Parsed], *, import_id: int | None = None) -> Prepared:
+    """Plan a batch as if nothing of it were stored."""
+    plan = _Plan(batch, None, _Stored())
+    return Prepared(batch, plan, plan.rows(import_id))
+
+
+class Storing:
+    """A prepared batch on its way into the open scope. Nothing is looked up: the server writes while the caller goes
+    on, for instance to prepare the next one, and `finish` says so if anything of it is stored. Nothing else may be
+    asked of the connection before."""
+
+    def __init__(self, prepared: Prepared, *, tenant: Tenant | int) -> None:
+        """Raises Raced, as `finish` does."""
+        tables.begin_batch(len(prepared.batch))
+        self._tenant = tenant
+        self._report = prepared.plan.report
+        rows = prepared.rows
+        toolsets = tables.save_toolsets(rows.toolsets)
+        self._insertion = Insertion(rows.new_turns, rows.new_calls, toolsets, check_references=True)
+
+    def finish(self) -> BatchReport:
+        """Wait until all is written. Raises Raced if it is not new: nothing is written then, and `store` will do."""
+        self._insertion.finish()
+        if self._report.accepted:
+            hinting.wake(self._tenant)
+        return self._report
+
+    def abandon(self) -> None:
+        """Leave the connection ready for a rollback."""
+        self._insertion.abandon()
+
+
 def foresee(batch: Sequence[Parsed]) -> BatchReport:
     """What would become of a batch by what is stored now, in the open scope; nothing is written."""
-    return _Plan(batch, None).report
+    return _Plan(batch, None, _look_up(batch)).report
 
 
-def batches(parsed: Iterator[Parsed | ItemError]) -> Iterator[tuple[list[Parsed], list[ItemError]]]:
+def batches(
+    parsed: Iterator[Parsed | ItemError], *, max_items: int = MAX_BATCH_ITEMS
+) -> Iterator[tuple[list[Parsed], list[ItemError]]]:
     """Items in batches that fit into memory and a short transaction, with what was refused on the way. What was read
     before the source turned out Unreadable comes out first."""
     good: list[Parsed] = []
@@ -104,7 +147,7 @@ def batches(parsed: Iterator[Parsed | ItemError]) -> Iterator[tuple[list[Parsed]
             else:
                 good.append(item)
                 size += item.size
-            if len(good) + len(bad) >= MAX_BATCH_ITEMS or size >= MAX_BATCH_BYTES:
+            if len(good) + len(bad) >= max_items or size >= MAX_BATCH_BYTES:
                 yield good, bad
                 good, bad, size = [], [], 0
     except Unreadable as error:
@@ -115,8 +158,7 @@ def batches(parsed: Iterator[Parsed | ItemError]) -> Iterator[tuple[list[Parsed]
         raise failure
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     """What a turn of the batch shall be, and what is stored of it."""
 
     record: TurnRecord
@@ -124,8 +166,7 @@ class _Turn:
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """What a call of the batch shall be, and what is stored of it."""
 
     record: CallRecord
@@ -145,47 +186,111 @@ class _Draft:
     changed: bool = False
 
 
+@dataclass(slots=True)
+class _Stored:
+    """What is stored of a batch; false if that is nothing. Contents are those of rows that differ."""
+
+    turns: dict[Key, StoredTurn] = field(default_factory=dict)
+    calls: dict[Key, StoredCall] = field(default_factory=dict)
+    turn_contents: dict[Key, TurnRecord] = field(default_factory=dict)
+    call_contents: dict[Key, CallRecord] = field(default_factory=dict)
+    labelled: set[int] = field(default_factory=set)
+    places: dict[Key, set[tuple[int, int]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.turns or self.calls)
+
+
+def _look_up(batch: Sequence[Parsed]) -> _Stored:
+    """Read what is stored of the batch's turns and calls; their content only where it differs."""
+    turns = [(_key(turn), turn) for item in batch for turn in item.turns]
+    calls = [(_key(call), call, turn) for turn, record in turns for call in record.calls]
+    stored_calls = tables.find_calls({key for key, _, _ in calls})
+    moving = {
+        key: (stored, turn) for key, _, turn in calls if (stored := stored_calls.get(key)) and stored.turn != turn
+    }
+    homes = {stored.turn for stored, _ in moving.values()}
+    stored_turns = tables.find_turns({key for key, _ in turns} | homes)
+    if not stored_calls and not stored_turns:
+        return _Stored()
+    contents = tables.load_turns(_differing(turns, stored_turns) | homes | {turn for _, turn in moving.values()})
+    differing = _differing([(key, call) for key, call, _ in calls], stored_calls) | moving.keys()
+    call_contents = tables.load_calls(differing)
+    labelled = tables.find_labelled({stored_calls[key].turn_id for key in differing})
+    filling = {turn for key, _, turn in calls if key not in stored_calls or key in differing} | homes
+    ids = {stored_turns[key].id: key for key in filling if key in stored_turns}
+    places = tables.find_places(ids)
+    return _Stored(
+        turns=stored_turns,
+        calls=stored_calls,
+        turn_contents=contents,
+        call_contents=call_contents,
+        labelled=labelled,
+        places={key: places[turn_id] for turn_id, key in ids.items()},
+    )
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a plan. Toolsets are told by their texts."""
+
+    new_turns: list[Line] = field(default_factory=list)
+    grown_turns: list[Line] = field(default_factory=list)
+    new_calls: list[Line] = field(default_factory=list)
+    changed_calls: list[Line] = field(default_factory=list)
+    moved_calls: list[Line] = field(default_factory=list)
+    added_calls: dict[int, int] = field(default_factory=dict)  # by id of a stored turn
+    toolsets: set[str] = field(default_factory=set)
+
+
 class _Plan:
     """Decides item by item, on what is stored and on the items before; then writes it all."""
 
-    def __init__(self, batch: Sequence[Parsed], correction: Correction | None) -> None:
-        self.report = BatchReport()
+    def __init__(self, batch: Sequence[Parsed], correction: Correction | None, stored: _Stored) -> None:
+        self.report = BatchReport(is_new=not stored)
         self._correction = correction
+        self._stored = stored
+        self._places = stored.places
         self._turns: dict[Key, _Turn] = {}
         self._calls: dict[Key, _Call] = {}
         self._left: set[Key] = set()
-        self._look_up(batch)
         for item in batch:
             try:
-                changed = self._take(item)
+                changed = self._take_new(item) or self._take(item)
             except RecordError as error:
                 self.report.rejected.append(ItemError(item.index, item.line, error.code, error.path, error.message))
             else:
                 self.report.accepted += changed
                 self.report.unchanged += not changed
 
-    def _look_up(self, batch: Sequence[Parsed]) -> None:
-        """Read what is stored of the batch's turns and calls; their content only where it differs."""
-        turns = [(_key(turn), turn) for item in batch for turn in item.turns]
-        calls = [(_key(call), call, turn) for turn, record in turns for call in record.calls]
-        self._stored_calls = tables.find_calls({key for key, _, _ in calls})
-        moving = {
-            key: (stored, turn)
-            for key, _, turn in calls
-            if (stored := self._stored_calls.get(key)) and stored.turn != turn
-        }
-        homes = {stored.turn for stored, _ in moving.values()}
-        self._stored_turns = tables.find_turns({key for key, _ in turns} | homes)
-        self._contents = tables.load_turns(
-            _differing(turns, self._stored_turns) | homes | {turn for _, turn in moving.values()}
+    def _take_new(self, item: Parsed) -> bool:
+        """Plan an item of one turn of which nothing is stored and no call was planned, as most are in most files. False
+        if it is another one, and then nothing was planned. Raises RecordError, and then neither."""
+        if len(item.turns) != 1:
+            return False
+        record = item.turns[0]
+        key = _key(record)
+        before, places = self._turns.get(key), self._places.get(key)
+        calls = {_key(call): _Call(call, key, None) for call in record.calls}
+        claimed = {_place(call) for call in record.calls}
+        is_new = (
+            key not in self._stored.turns
+            and self._stored.calls.keys().isdisjoint(calls)
+            and self._calls.keys().isdisjoint(calls)
+            and len(calls) == len(claimed) == len(record.calls)
+            and (not places or (places.isdisjoint(claimed) and len(places) + len(claimed) <= MAX_CALLS_OF_TURN))
+            and (before is None or (before.stored is None and bool(calls)))
         )
-        differing = _differing([(key, call) for key, call, _ in calls], self._stored_calls) | moving.keys()
-        self._call_contents = tables.load_calls(differing)
-        self._labelled = tables.find_labelled({self._stored_calls[key].turn_id for key in differing})
-        filling = {turn for key, _, turn in calls if key not in self._stored_calls or key in differing} | homes
-        ids = {self._stored_turns[key].id: key for key in filling if key in self._stored_turns}
-        places = tables.find_places(ids)
-        self._places = {key: places[turn_id] for turn_id, key in ids.items()}
+        if not is_new:
+            return False
+        merged = record if before is None else merge_turns(before.record, record)
+        self._turns[key] = _Turn(merged, None, True)
+        self._calls |= calls
+        if places is None:
+            self._places[key] = claimed
+        else:
+            places |= claimed
+        return True
 
     def _take(self, item: Parsed) -> bool:
         """Plan one item; True if it changes anything. Raises RecordError, and then nothing of the item was planned."""
@@ -226,10 +331,10 @@ class _Plan:
         """The call as planned so far, else as stored."""
         key = _key(call)
         planned = draft.calls.get(key) or self._calls.get(key)
-        stored = self._stored_calls.get(key)
+        stored = self._stored.calls.get(key)
         if planned is not None or stored is None:
             return planned
-        return _Call(self._call_contents.get(key, call), stored.turn, stored)
+        return _Call(self._stored.call_contents.get(key, call), stored.turn, stored)
 
     def _at_home(self, draft: _Draft, record: TurnRecord) -> TurnRecord:
         """A record that tells no turn belongs to the one that its call has."""
@@ -244,17 +349,17 @@ class _Plan:
     def _turn(self, key: Key, record: TurnRecord, before: _Turn | None) -> _Turn:
         """What the turn shall be once this record is in; `before` itself if that changes nothing."""
         if before is None:
-            stored = self._stored_turns.get(key)
+            stored = self._stored.turns.get(key)
             if stored is None:
                 return _Turn(record, None, True)
-            before = _Turn(self._contents.get(key, record), stored, False)
+            before = _Turn(self._stored.turn_contents.get(key, record), stored, False)
         try:
             merged = merge_turns(before.record, record)
         except Conflict:
             if self._correction is None or before.stored is None:
                 raise
             merged = merge_turns(msgspec.structs.replace(before.record, messages=record.messages), record)
-        return before if merged.content == before.record.content else _Turn(merged, before.stored, True)
+        return before if merged is before.record else _Turn(merged, before.stored, True)
 
     def _call(self, turn: Key, known: _Call, record: CallRecord) -> _Call:
         """What the call shall be once this record is in; `known` itself if that changes nothing. Raises Conflict."""
@@ -267,7 +372,7 @@ class _Plan:
             merged, corrected = correct_call(known.record, record), True
         if merged is known.record and turn == known.turn:
             return known
-        if merged.cycle != known.record.cycle and known.stored and known.stored.turn_id in self._labelled:
+        if merged.cycle != known.record.cycle and known.stored and known.stored.turn_id in self._stored.labelled:
             told = f"{call_name(known.record)} has labels at cycle {known.record.cycle}, and is told at {merged.cycle}."
             raise Conflict("cycle", f"{told} {PLACE_IS_LABELLED}")
         return _Call(merged, turn, known.stored, corrected)
@@ -279,10 +384,10 @@ class _Plan:
             raise Conflict("turn", f"{name} was stored before in another turn. {ONE_OF_TWO}")
         old = draft.turns.get(left) or self._turns.get(left)
         if old is None:
-            old = _Turn(self._contents[left], self._stored_turns[left], False)
+            old = _Turn(self._stored.turn_contents[left], self._stored.turns[left], False)
         new = draft.turns[target]
         told = msgspec.structs.replace(old.record, external_id=target[1])
-        if new.stored is not None and old.stored is not None and old.stored.id in self._labelled:
+        if new.stored is not None and old.stored is not None and old.stored.id in self._stored.labelled:
             raise Conflict("turn", f"{name} has labels in the turn that it was stored in. {PLACE_IS_LABELLED}")
         draft.turns[target] = _Turn(merge_turns(new.record, told), new.stored or old.stored, True)
         draft.left.add(left)
@@ -303,56 +408,55 @@ class _Plan:
             )
         claimed.add(place)
 
-    def write(self, import_id: int | None) -> None:
-        """Insert what is new, update what grew. Raises Raced."""
+    def rows(self, import_id: int | None) -> _Rows:
+        """The rows of what was decided, as they are written."""
         now = utc(timezone.now())
-        toolsets = tables.save_toolsets(
-            {turn.record.tools for turn in self._turns.values() if turn.record.tools}
-            | {call.record.tools for call in self._calls.values() if call.record.tools}
-        )
-
-        def toolset_id(tools: str | None) -> int | None:
-            return toolsets[toolset_sha256(tools)] if tools else None
-
-        stored_ids = {key: turn.stored.id for key, turn in self._turns.items() if turn.stored}
+        ids = {key: turn.stored.id for key, turn in self._turns.items() if turn.stored}
         added = Counter(
             call.turn
             for call in self._calls.values()
-            if call.stored is None or call.stored.turn_id != stored_ids.get(call.turn)
+            if call.stored is None or call.stored.turn_id != ids.get(call.turn)
         )
-        new_turns, grown_turns = list[Row](), list[Row]()
+        rows = _Rows(added_calls={ids[key]: number for key, number in added.items() if key in ids})
         for key, turn in self._turns.items():
             if turn.changed:
-                row = tables.turn_row(turn.record, toolset_id(turn.record.tools), added[key], import_id, now)
-                if turn.stored:
-                    grown_turns.append({"id": turn.stored.id, **row})
-                else:
-                    new_turns.append(row)
-        ids = tables.insert_turns(new_turns) | stored_ids
-
-        new_calls, moved_calls, changed_calls = list[Row](), list[Row](), list[Row]()
-        for call in self._calls.values():
-            record, owner = call.record, self._turns[call.turn].record
-            row = tables.call_row(record, owner, ids[call.turn], toolset_id(record.tools), now)
-            if call.stored:
-                moved = call.stored.turn_id != row["turn_id"]
-                (moved_calls if moved else changed_calls).append({"id": call.stored.id, **row})
+                line = tables.turn_line(turn.record, added[key], import_id, now, row=ids.get(key))
+                (rows.grown_turns if turn.stored else rows.new_turns).append(line)
+            if turn.record.tools:
+                rows.toolsets.add(turn.record.tools)
+        for record, turn_key, stored, _ in self._calls.values():
+            turn_id = ids.get(turn_key)
+            owner = self._turns[turn_key].record
+            line = tables.call_line(record, owner, turn_id, now, row=stored.id if stored else None)
+            if stored is None:
+                rows.new_calls.append(line)
+            elif stored.turn_id != turn_id:
+                rows.moved_calls.append(line)
             else:
-                new_calls.append(row)
-        for rows in (changed_calls, moved_calls):  # one after the other: a call may leave a place that another takes
-            tables.update_calls(rows)
-        tables.insert_calls(new_calls)
-        tables.update_turns(grown_turns, {stored_ids[key]: n for key, n in added.items() if key in stored_ids})
-        left = {stored.id for key in self._left if (stored := self._stored_turns.get(key))}
-        tables.remove_left(left - set(stored_ids.values()))
+                rows.changed_calls.append(line)
+            if record.tools:
+                rows.toolsets.add(record.tools)
+        self.report.num_turns, self.report.num_calls = len(rows.new_turns), len(rows.new_calls)
+        return rows
+
+    def write(self, rows: _Rows) -> None:
+        """Insert what is new, update what grew. Raises Raced."""
+        toolsets = tables.save_toolsets(rows.toolsets)
+        # One after the other: a call may leave a place that another takes.
+        tables.update_calls(rows.changed_calls, toolsets)
+        tables.update_calls(rows.moved_calls, toolsets)
+        Insertion(rows.new_turns, rows.new_calls, toolsets).finish()
+        tables.update_turns(rows.grown_turns, rows.added_calls, toolsets)
+        left = {stored.id for key in self._left if (stored := self._stored.turns.get(key))}
+        kept = {turn.stored.id for turn in self._turns.values() if turn.stored}
+        tables.remove_left(left - kept)
         self._audit()
-        self.report.num_turns, self.report.num_calls = len(new_turns), len(new_calls)
 
     def _audit(self) -> None:
         """The old version of a corrected call is gone; its hash and the names of what differed stay."""
         for key, call in self._calls.items():
             if call.corrected and call.stored and self._correction:
-                before, after = to_neutral(self._call_contents[key]), to_neutral(call.record)
+                before, after = to_neutral(self._stored.call_contents[key]), to_neutral(call.record)
                 audit.record(
                     "evidence.replaced",
                     object_type="tool_call",

@@ -1,16 +1,19 @@
 """The rows behind the store: what is there already, and how much is written at once.
 
-Rows go by COPY into temporary tables of the connection and from there in one statement each; direct COPY is refused
-under row security. All of it runs inside the caller's `tenant_scope`.
+Rows go by COPY into temporary tables of the connection and from there in one statement; direct COPY is refused under
+row security. Lines for COPY are made here, too, and without the database: so the next batch can be made ready while
+this one is written. All else runs inside the caller's `tenant_scope`.
 """
 # ruff: noqa: S608 - the names put into SQL here are those of our own tables and columns
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
-from django.db import connection
+from django.db import DatabaseError, IntegrityError, connection
+from psycopg.errors import UniqueViolation
 
 from quality.ingest import evidence
 from quality.ingest.records import CallRecord, TurnRecord, toolset_sha256
@@ -18,12 +21,69 @@ from quality.models import CallState, TurnState
 from tenants.scope import current_tenant_id
 
 type Key = tuple[str, str]  # source, external id
-type Row = dict[str, Any]
 
 _LOCK = 1_768_843_621  # of ingest, beside the tenant's id
 
 _LARGE_BATCH = 100
-_KEPT = frozenset({"id", "source", "num_calls", "import_job_id", "created_at"})
+_LINES_AT_ONCE = 200  # into COPY: the server reads these while the next are put together
+_TURN_COLUMNS = (
+    "source",
+    "external_id",
+    "conversation_id",
+    "contact_id",
+    "message_id",
+    "outbound_message_id",
+    "state",
+    "end_reason",
+    "model",
+    "provider",
+    "style_id",
+    "prompt_version",
+    "position",
+    "messages",
+    "system",
+    "num_calls",
+    "num_cycles",
+    "warnings",
+    "started_at",
+    "time_recorded",
+    "duration_ms",
+    "hints_version",
+    "import_job_id",
+    "created_at",
+    "content_sha256",
+    "toolset_id",
+)
+_CALL_COLUMNS = (
+    "turn_id",
+    "cycle",
+    "index",
+    "tool_call_id",
+    "tool_name",
+    "args",
+    "result",
+    "is_error",
+    "error",
+    "state",
+    "started_at",
+    "time_recorded",
+    "duration_ms",
+    "source",
+    "external_id",
+    "conversation_id",
+    "contact_id",
+    "message_id",
+    "outbound_message_id",
+    "model",
+    "provider",
+    "style_id",
+    "prompt_version",
+    "warnings",
+    "created_at",
+    "content_sha256",
+    "toolset_id",
+)
+_KEPT = frozenset({"source", "num_calls", "import_job_id", "created_at"})
 _TIMES = frozenset({"started_at", "time_recorded"})
 
 
@@ -39,8 +99,18 @@ class StoredCall(NamedTuple):
     turn: Key
 
 
+class Line(NamedTuple):
+    """A row as a line for COPY, but for its toolset, which is told by its SHA-256. `id` is that of the stored row that
+    it shall replace; `turn_id` a call's turn, if that is stored."""
+
+    text: str
+    toolset: str | None
+    id: int | None
+    turn_id: int | None = None
+
+
 class Raced(Exception):
-    """Somebody else wrote the same rows between our look and our write: look again."""
+    """Rows that were to be new are stored: somebody wrote them between our look and our write, or we did not look."""
 
 
 def begin_batch(num_items: int) -> None:
@@ -54,33 +124,35 @@ def begin_batch(num_items: int) -> None:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-def _select(sql: str, keys: Iterable[Key]) -> list[tuple[Any, ...]]:
-    """Rows of a query for one source and many ids, for all sources of the keys."""
+def _select(columns: str, tables: str, keys: Iterable[Key]) -> list[tuple[Any, ...]]:
+    """Rows of the first of these tables, by source and external id. One probe of its index for each key, whatever the
+    planner thinks of the table: it may never have been analysed, or be a thousand times as large by now."""
     by_source = defaultdict(list)
     for source, external_id in keys:
         by_source[source].append(external_id)
     rows: list[tuple[Any, ...]] = []
     with connection.cursor() as cursor:
         for source, external_ids in by_source.items():
-            cursor.execute(sql, [current_tenant_id(), source, external_ids])
+            cursor.execute(
+                f"SELECT found.* FROM unnest(%s::text[]) AS k(external_id) CROSS JOIN LATERAL (SELECT {columns} "
+                f"FROM {tables} WHERE o.tenant_id = (SELECT %s::bigint) "
+                f"AND o.source = %s AND o.external_id = k.external_id OFFSET 0) "
+                "AS found",
+                [external_ids, current_tenant_id(), source],
+            )
             rows.extend(cursor.fetchall())
     return rows
 
 
 def find_turns(keys: Collection[Key]) -> dict[Key, StoredTurn]:
-    rows = _select(
-        "SELECT source, external_id, id, content_sha256 FROM agent_turns "
-        "WHERE tenant_id = %s AND source = %s AND external_id = ANY(%s)",
-        keys,
-    )
+    rows = _select("o.source, o.external_id, o.id, o.content_sha256", "agent_turns o", keys)
     return {(row[0], row[1]): StoredTurn(row[2], bytes(row[3])) for row in rows}
 
 
 def find_calls(keys: Collection[Key]) -> dict[Key, StoredCall]:
     rows = _select(
-        "SELECT c.source, c.external_id, c.id, c.content_sha256, c.turn_id, t.source, t.external_id "
-        "FROM agent_tool_calls c JOIN agent_turns t ON t.tenant_id = c.tenant_id AND t.id = c.turn_id "
-        "WHERE c.tenant_id = %s AND c.source = %s AND c.external_id = ANY(%s)",
+        "o.source, o.external_id, o.id, o.content_sha256, o.turn_id, t.source AS turn_source, t.external_id AS turn",
+        "agent_tool_calls o JOIN agent_turns t ON t.tenant_id = o.tenant_id AND t.id = o.turn_id",
         keys,
     )
     return {(row[0], row[1]): StoredCall(row[2], bytes(row[3]), row[4], (row[5], row[6])) for row in rows}
@@ -92,7 +164,8 @@ def find_labelled(turn_ids: Collection[int]) -> set[int]:
         return set()
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT DISTINCT turn_id FROM agent_tool_call_feedback_events WHERE tenant_id = %s AND turn_id = ANY(%s)",
+            "SELECT DISTINCT turn_id FROM agent_tool_call_feedback_events WHERE tenant_id = (SELECT %s::bigint) "
+            "AND turn_id = ANY(%s)",
             [current_tenant_id(), list(turn_ids)],
         )
         return {turn_id for (turn_id,) in cursor.fetchall()}
@@ -104,7 +177,8 @@ def find_places(turn_ids: Collection[int]) -> dict[int, set[tuple[int, int]]]:
     if turn_ids:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT turn_id, cycle, index FROM agent_tool_calls WHERE tenant_id = %s AND turn_id = ANY(%s)",
+                "SELECT turn_id, cycle, index FROM agent_tool_calls WHERE tenant_id = (SELECT %s::bigint) "
+                "AND turn_id = ANY(%s)",
                 [current_tenant_id(), list(turn_ids)],
             )
             for turn_id, cycle, index in cursor.fetchall():
@@ -115,11 +189,10 @@ def find_places(turn_ids: Collection[int]) -> dict[int, set[tuple[int, int]]]:
 def load_turns(keys: Collection[Key]) -> dict[Key, TurnRecord]:
     """Stored turns as records, without their calls."""
     rows = _select(
-        "SELECT t.source, t.external_id, t.conversation_id, t.contact_id, t.message_id, t.outbound_message_id, "
-        "CASE WHEN t.time_recorded THEN t.started_at END, t.duration_ms, t.model, t.provider, t.prompt_version, "
-        "t.style_id, t.messages, t.system, t.position, t.num_cycles, s.tools, t.warnings "
-        "FROM agent_turns t LEFT JOIN agent_toolsets s ON s.tenant_id = t.tenant_id AND s.id = t.toolset_id "
-        "WHERE t.tenant_id = %s AND t.source = %s AND t.external_id = ANY(%s)",
+        "o.source, o.external_id, o.conversation_id, o.contact_id, o.message_id, o.outbound_message_id, "
+        "CASE WHEN o.time_recorded THEN o.started_at END, o.duration_ms, o.model, o.provider, o.prompt_version, "
+        "o.style_id, o.messages, o.system, o.position, o.num_cycles, s.tools, o.warnings",
+        "agent_turns o LEFT JOIN agent_toolsets s ON s.tenant_id = o.tenant_id AND s.id = o.toolset_id",
         keys,
     )
     return {
@@ -150,11 +223,10 @@ def load_turns(keys: Collection[Key]) -> dict[Key, TurnRecord]:
 def load_calls(keys: Collection[Key]) -> dict[Key, CallRecord]:
     """Stored calls as records."""
     rows = _select(
-        "SELECT c.source, c.external_id, c.tool_name, c.cycle, c.index, c.tool_call_id, c.args, c.result, c.is_error, "
-        "c.error, c.conversation_id, c.contact_id, c.message_id, CASE WHEN c.time_recorded THEN c.started_at END, "
-        "c.duration_ms, c.model, c.provider, c.prompt_version, s.tools, c.warnings "
-        "FROM agent_tool_calls c LEFT JOIN agent_toolsets s ON s.tenant_id = c.tenant_id AND s.id = c.toolset_id "
-        "WHERE c.tenant_id = %s AND c.source = %s AND c.external_id = ANY(%s)",
+        "o.source, o.external_id, o.tool_name, o.cycle, o.index, o.tool_call_id, o.args, o.result, o.is_error, "
+        "o.error, o.conversation_id, o.contact_id, o.message_id, CASE WHEN o.time_recorded THEN o.started_at END, "
+        "o.duration_ms, o.model, o.provider, o.prompt_version, s.tools, o.warnings",
+        "agent_tool_calls o LEFT JOIN agent_toolsets s ON s.tenant_id = o.tenant_id AND s.id = o.toolset_id",
         keys,
     )
     return {
@@ -193,7 +265,7 @@ def save_toolsets(texts: Collection[str]) -> dict[str, int]:
     tenant_id, found = current_tenant_id(), dict[str, int]()
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT sha256, id FROM agent_toolsets WHERE tenant_id = %s AND sha256 = ANY(%s)",
+            "SELECT sha256, id FROM agent_toolsets WHERE tenant_id = (SELECT %s::bigint) AND sha256 = ANY(%s)",
             [tenant_id, list(by_sha)],
         )
         found.update(cursor.fetchall())
@@ -207,138 +279,195 @@ def save_toolsets(texts: Collection[str]) -> dict[str, int]:
     return found
 
 
-def turn_row(turn: TurnRecord, toolset_id: int | None, num_calls: int, import_id: int | None, now: str) -> Row:
-    return {
-        "source": turn.source,
-        "external_id": turn.external_id,
-        "content_sha256": turn.digest(),
-        "conversation_id": turn.conversation or "",
-        "contact_id": turn.contact or "",
-        "message_id": turn.message or "",
-        "outbound_message_id": turn.outbound_message or "",
-        "state": TurnState.DONE.value,
-        "end_reason": "answered" if turn.outbound_message else "",
-        "model": turn.model or "",
-        "provider": turn.provider or "",
-        "style_id": turn.style_id or "",
-        "prompt_version": turn.prompt_version or "",
-        "toolset_id": toolset_id,
-        "position": turn.position,
-        "messages": turn.messages,
-        "system": turn.system,
-        "num_calls": num_calls,
-        "num_cycles": turn.num_cycles,
-        "warnings": list(turn.warnings),
-        "started_at": turn.started_at or now,
-        "time_recorded": turn.started_at is not None,
-        "duration_ms": turn.duration_ms,
-        "hints_version": 0,
-        "import_job_id": import_id,
-        "created_at": now,
-    }
+def turn_line(turn: TurnRecord, num_calls: int, import_id: int | None, now: str, *, row: int | None = None) -> Line:
+    """`row` is the id of the stored turn that it shall replace."""
+    toolset = toolset_sha256(turn.tools) if turn.tools else None
+    fields = (
+        _NULL if row is None else str(row),
+        turn.source,
+        turn.external_id,
+        turn.conversation or "",
+        turn.contact or "",
+        turn.message or "",
+        turn.outbound_message or "",
+        _DONE,
+        "answered" if turn.outbound_message else "",
+        turn.model or "",
+        turn.provider or "",
+        turn.style_id or "",
+        turn.prompt_version or "",
+        str(turn.position),
+        _NULL if turn.messages is None else turn.messages,
+        _NULL if turn.system is None else turn.system,
+        str(num_calls),
+        str(turn.num_cycles),
+        _array(turn.warnings) if turn.warnings else "{}",
+        turn.started_at or now,
+        "f" if turn.started_at is None else "t",
+        _NULL if turn.duration_ms is None else str(turn.duration_ms),
+        "0",
+        _NULL if import_id is None else str(import_id),
+        now,
+    )
+    return Line(_copy_text(fields, turn.digest()), toolset, row)
 
 
-def call_row(call: CallRecord, turn: TurnRecord, turn_id: int, toolset_id: int | None, now: str) -> Row:
-    outcome = CallState.ERROR if call.is_error else CallState.RESULT
-    return {
-        "turn_id": turn_id,
-        "cycle": call.cycle,
-        "index": call.index,
-        "tool_call_id": call.tool_call_id,
-        "tool_name": call.tool_name,
-        "args": call.args,
-        "result": call.result,
-        "is_error": call.is_error,
-        "error": call.error,
-        "state": (outcome if call.has_outcome else CallState.UNKNOWN).value,
-        "started_at": call.started_at or turn.started_at or now,
-        "time_recorded": call.started_at is not None,
-        "duration_ms": call.duration_ms,
-        "source": call.source,
-        "external_id": call.external_id,
-        "content_sha256": call.digest(),
-        "conversation_id": call.conversation or "",
-        "contact_id": call.contact or "",
-        "message_id": call.message or "",
-        "outbound_message_id": turn.outbound_message or "",
-        "model": call.model or "",
-        "provider": call.provider or "",
-        "style_id": turn.style_id or "",
-        "prompt_version": call.prompt_version or "",
-        "toolset_id": toolset_id,
-        "warnings": list(call.warnings),
-        "created_at": now,
-    }
+def call_line(call: CallRecord, turn: TurnRecord, turn_id: int | None, now: str, *, row: int | None = None) -> Line:
+    """`turn_id` is None if the turn is a new one; `row` is the id of the stored call that it shall replace."""
+    toolset = toolset_sha256(call.tools) if call.tools else None
+    is_error = call.is_error
+    fields = (
+        _NULL if row is None else str(row),
+        turn.source,
+        turn.external_id,
+        _NULL if turn_id is None else str(turn_id),
+        str(call.cycle),
+        str(call.index),
+        _NULL if call.tool_call_id is None else call.tool_call_id,
+        call.tool_name,
+        _NULL if call.args is None else call.args,
+        _NULL if call.result is None else call.result,
+        _NULL if is_error is None else "t" if is_error else "f",
+        _NULL if call.error is None else call.error,
+        _UNKNOWN if not call.has_outcome else _ERROR if is_error else _RESULT,
+        call.started_at or turn.started_at or now,
+        "f" if call.started_at is None else "t",
+        _NULL if call.duration_ms is None else str(call.duration_ms),
+        call.source,
+        call.external_id,
+        call.conversation or "",
+        call.contact or "",
+        call.message or "",
+        turn.outbound_message or "",
+        call.model or "",
+        call.provider or "",
+        turn.style_id or "",
+        call.prompt_version or "",
+        _array(call.warnings) if call.warnings else "{}",
+        now,
+    )
+    return Line(_copy_text(fields, call.digest()), toolset, row, turn_id)
 
 
-def insert_turns(rows: Sequence[Row]) -> dict[Key, int]:
-    """Ids of the new turns; raises Raced."""
-    if not rows:
-        return {}
-    with connection.cursor() as cursor:
-        columns = _copy(cursor, "ingest_turns", "agent_turns", rows)
-        cursor.execute(
-            f"INSERT INTO agent_turns (tenant_id, {columns}) SELECT %s, {columns} FROM ingest_turns "
-            "ON CONFLICT DO NOTHING RETURNING source, external_id, id",
-            [current_tenant_id()],
-        )
-        ids = {(source, external_id): turn_id for source, external_id, turn_id in cursor.fetchall()}
-    if len(ids) != len(rows):
-        raise Raced
-    return ids
+_DONE = TurnState.DONE.value
+_UNKNOWN, _ERROR, _RESULT = CallState.UNKNOWN.value, CallState.ERROR.value, CallState.RESULT.value
+# Marks that are made COPY's own last of all. Nothing that comes in holds NUL: JSON text spells it as an escape, and
+# names are made storable.
+_NULL, _END = "\0N", "\0,"
 
 
-def insert_calls(rows: Sequence[Row]) -> None:
-    """Raises Raced."""
-    if not rows:
-        return
-    with connection.cursor() as cursor:
-        columns = _copy(cursor, "ingest_calls", "agent_tool_calls", rows)
-        cursor.execute(
-            f"INSERT INTO agent_tool_calls (tenant_id, {columns}) SELECT %s, {columns} FROM ingest_calls "
-            "ON CONFLICT DO NOTHING",
-            [current_tenant_id()],
-        )
-        if cursor.rowcount != len(rows):
-            raise Raced
+def _array(values: Sequence[str]) -> str:
+    return f"{{{','.join(map(_element, values))}}}"
 
 
-def update_turns(rows: Sequence[Row], added_calls: dict[int, int]) -> None:
-    """Give stored turns, told by `id`, their merged content; `added_calls` counts the calls that turns have got, by id.
-    What calls repeat from their turn follows it."""
+def _element(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _copy_text(fields: Sequence[str], digest: bytes) -> str:
+    """A line in COPY's text form."""
+    line = _END.join(fields)
+    if "\\" in line:
+        line = line.replace("\\", "\\\\")
+    if "\n" in line:
+        line = line.replace("\n", "\\n")
+    if "\r" in line:
+        line = line.replace("\r", "\\r")
+    if "\t" in line:
+        line = line.replace("\t", "\\t")
+    return f"{line.replace(_END, '\t').replace(_NULL, '\\N')}\t\\\\x{digest.hex()}"
+
+
+@contextmanager
+def _raced() -> Iterator[None]:
+    """Rows that are there already are told by Raced."""
+    try:
+        with connection.wrap_database_errors:
+            yield
+    except IntegrityError as error:
+        if isinstance(error.__cause__, UniqueViolation):
+            raise Raced from error
+        raise
+
+
+class Insertion:
+    """New turns and calls on their way: sent off here, to be ended by `finish`. The server inserts them while the
+    caller goes on; nothing else may be asked of the connection in between. A call whose turn is new finds it by name.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[Line],
+        calls: Sequence[Line],
+        toolsets: Mapping[str, int],
+        *,
+        check_references: bool = False,
+    ) -> None:
+        """`check_references`: let the server check foreign keys now, too, and not with the commit. Raises Raced."""
+        self._running = ExitStack()
+        if not turns and not calls:
+            return
+        with connection.cursor() as cursor:
+            _copy(cursor, _TURNS, turns, toolsets)
+            _copy(cursor, _CALLS, calls, toolsets)
+        session: Any = connection.connection
+        with _raced(), ExitStack() as running:
+            running.enter_context(session.pipeline())
+            if check_references:
+                session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            session.execute(_INSERT, [current_tenant_id(), current_tenant_id()])
+            self._running = running.pop_all()
+
+    def finish(self) -> None:
+        """Wait until the rows are in; raises Raced."""
+        with _raced(), self._running:
+            pass
+
+    def abandon(self) -> None:
+        """Wait, whatever comes of it, so that the transaction can be rolled back."""
+        with suppress(DatabaseError), connection.wrap_database_errors:
+            self._running.close()
+
+
+def update_turns(lines: Sequence[Line], added_calls: dict[int, int], toolsets: Mapping[str, int]) -> None:
+    """Give stored turns their merged content; `added_calls` counts the calls that turns have got, by id. What calls
+    repeat from their turn follows it."""
     tenant_id = current_tenant_id()
     with connection.cursor() as cursor:
-        if rows:
-            _update(cursor, "ingest_grown_turns", "agent_turns", rows)
+        if lines:
+            _update(cursor, _TURNS, lines, toolsets)
             cursor.execute(
                 "UPDATE agent_tool_calls c SET outbound_message_id = t.outbound_message_id, style_id = t.style_id, "
                 "started_at = CASE WHEN c.time_recorded THEN c.started_at ELSE t.started_at END FROM agent_turns t "
-                "WHERE t.tenant_id = %s AND t.id = ANY(%s) AND c.tenant_id = t.tenant_id AND c.turn_id = t.id",
-                [tenant_id, [row["id"] for row in rows]],
+                "WHERE t.tenant_id = (SELECT %s::bigint) "
+                "AND t.id = ANY(%s) AND c.tenant_id = t.tenant_id AND c.turn_id = t.id",
+                [tenant_id, [line.id for line in lines]],
             )
         if added_calls:
             cursor.execute(
                 "UPDATE agent_turns t SET num_calls = t.num_calls + added.n, hints_version = 0 "
-                "FROM unnest(%s::bigint[], %s::int[]) AS added(id, n) WHERE t.tenant_id = %s AND t.id = added.id",
+                "FROM unnest(%s::bigint[], %s::int[]) AS added(id, n) WHERE t.tenant_id = (SELECT %s::bigint) "
+                "AND t.id = added.id",
                 [list(added_calls), list(added_calls.values()), tenant_id],
             )
 
 
-def update_calls(rows: Sequence[Row]) -> None:
-    """Give stored calls, told by `id`, their merged content, and their turn if it was not told before. What their
-    reviews repeat follows; hints of their turns are to be made again."""
-    if rows:
+def update_calls(lines: Sequence[Line], toolsets: Mapping[str, int]) -> None:
+    """Give stored calls their merged content, and their turn if it was not told before. What their reviews repeat
+    follows; hints of their turns are to be made again."""
+    if lines:
         with connection.cursor() as cursor:
-            _update(cursor, "ingest_completed_calls", "agent_tool_calls", rows)
+            _update(cursor, _CALLS, lines, toolsets)
             cursor.execute(
                 "UPDATE agent_tool_call_reviews r SET tool_name = c.tool_name, started_at = c.started_at "
-                "FROM agent_tool_calls c WHERE c.tenant_id = %s AND c.id = ANY(%s) "
+                "FROM agent_tool_calls c WHERE c.tenant_id = (SELECT %s::bigint) AND c.id = ANY(%s) "
                 "AND r.tenant_id = c.tenant_id AND r.call_id = c.id",
-                [current_tenant_id(), [row["id"] for row in rows]],
+                [current_tenant_id(), [line.id for line in lines]],
             )
             cursor.execute(
-                "UPDATE agent_turns SET hints_version = 0 WHERE tenant_id = %s AND id = ANY(%s)",
-                [current_tenant_id(), sorted({row["turn_id"] for row in rows})],
+                "UPDATE agent_turns SET hints_version = 0 WHERE tenant_id = (SELECT %s::bigint) AND id = ANY(%s)",
+                [current_tenant_id(), sorted({line.turn_id for line in lines if line.turn_id is not None})],
             )
 
 
@@ -347,33 +476,68 @@ def remove_left(turn_ids: Collection[int]) -> None:
     if turn_ids:
         with connection.cursor() as cursor:
             cursor.execute(
-                "DELETE FROM agent_turns t WHERE t.tenant_id = %s AND t.id = ANY(%s) AND NOT EXISTS "
+                "DELETE FROM agent_turns t WHERE t.tenant_id = (SELECT %s::bigint) AND t.id = ANY(%s) AND NOT EXISTS "
                 "(SELECT FROM agent_tool_calls c WHERE c.tenant_id = t.tenant_id AND c.turn_id = t.id)",
                 [current_tenant_id(), list(turn_ids)],
             )
 
 
-def _copy(cursor: Any, name: str, table: str, rows: Sequence[Row]) -> str:
-    """Rows into the connection's temporary table of this name, which is made on first use; the columns' names."""
-    columns = ", ".join(rows[0])
+class _Table(NamedTuple):
+    """A table, and the temporary one before it, which has the columns that are written, and some to find rows by."""
+
+    name: str
+    before: str
+    columns: tuple[str, ...]
+    finding: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("id", *(part.split()[-1] for part in self.finding.split(", ") if part), *self.columns)
+
+
+_TURNS = _Table("agent_turns", "ingest_turns", _TURN_COLUMNS, "")
+_CALLS = _Table("agent_tool_calls", "ingest_calls", _CALL_COLUMNS, "source AS turn_source, external_id AS turn_name")
+
+_INSERT = (
+    f"WITH turns AS (INSERT INTO agent_turns (tenant_id, {', '.join(_TURN_COLUMNS)}) "
+    f"SELECT %s, {', '.join(_TURN_COLUMNS)} FROM ingest_turns "
+    "RETURNING id, source, external_id), "
+    f"calls AS (INSERT INTO agent_tool_calls (tenant_id, {', '.join(_CALL_COLUMNS)}) "
+    f"SELECT %s, coalesce(c.turn_id, t.id), {', '.join(f'c.{name}' for name in _CALL_COLUMNS[1:])} "
+    "FROM ingest_calls c LEFT JOIN turns t ON t.source = c.turn_source AND t.external_id = c.turn_name "
+    "RETURNING 1) SELECT (SELECT count(*) FROM turns), (SELECT count(*) FROM calls)"
+)
+
+
+def _copy(cursor: Any, table: _Table, lines: Sequence[Line], toolsets: Mapping[str, int]) -> None:
+    """Lines into the connection's temporary table, which is made on first use."""
+    clear_temporary(
+        cursor, table.before, f"{', '.join(filter(None, ('id', table.finding, *table.columns)))} FROM {table.name}"
+    )
+    if not lines:
+        return
+    ends: dict[str | None, str] = {None: "\t\\N\n", **{sha: f"\t{pk}\n" for sha, pk in toolsets.items()}}
+    with cursor.copy(f"COPY {table.before} ({', '.join(table.names)}) FROM STDIN") as copy:
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            copy.write("".join([line.text + ends[line.toolset] for line in lines[start : start + _LINES_AT_ONCE]]))
+
+
+def clear_temporary(cursor: Any, name: str, columns: str) -> None:
+    """Empty a temporary table of the connection; made on first use, of these columns (`… FROM table`)."""
     cursor.execute("SELECT to_regclass(%s)", [f"pg_temp.{name}"])
     if cursor.fetchone()[0] is None:
-        cursor.execute(f"CREATE TEMP TABLE {name} ON COMMIT DELETE ROWS AS SELECT {columns} FROM {table} WITH NO DATA")
+        cursor.execute(f"CREATE TEMP TABLE {name} ON COMMIT DELETE ROWS AS SELECT {columns} WITH NO DATA")
     else:
         cursor.execute(f"DELETE FROM {name}")
-    with cursor.copy(f"COPY {name} ({columns}) FROM STDIN") as copy:
-        for row in rows:
-            copy.write_row(tuple(row.values()))
-    return columns
 
 
-def _update(cursor: Any, name: str, table: str, rows: Sequence[Row]) -> None:
+def _update(cursor: Any, table: _Table, lines: Sequence[Line], toolsets: Mapping[str, int]) -> None:
     """Set by id all but what stays with a row. A time that was recorded stays, if the new row has none."""
-    _copy(cursor, name, table, rows)
-    settings = ", ".join(f"{column} = n.{column}" for column in rows[0] if column not in _KEPT | _TIMES)
+    _copy(cursor, table, lines, toolsets)
+    settings = ", ".join(f"{column} = n.{column}" for column in table.columns if column not in _KEPT | _TIMES)
     cursor.execute(
-        f"UPDATE {table} o SET {settings}, time_recorded = n.time_recorded OR o.time_recorded, "
+        f"UPDATE {table.name} o SET {settings}, time_recorded = n.time_recorded OR o.time_recorded, "
         "started_at = CASE WHEN n.time_recorded THEN n.started_at ELSE o.started_at END "
-        f"FROM {name} n WHERE o.tenant_id = %s AND o.id = n.id",
+        f"FROM {table.before} n WHERE o.tenant_id = (SELECT %s::bigint) AND o.id = n.id",
         [current_tenant_id()],
     )

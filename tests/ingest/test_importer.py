@@ -1,4 +1,5 @@
 import datetime as dt
+import json
 import uuid
 
 import pytest
@@ -6,10 +7,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile, TemporaryUploaded
 from django.utils import timezone
 
 from quality import tasks
-from quality.ingest import importer
+from quality.ingest import importer, reader
 from quality.models import Import, ImportIssue, ImportState, ToolCall
 from tenants.scope import tenant_scope
-from tests.ingest.helpers import NEUTRAL, lines, state
+from tests.ingest.helpers import NEUTRAL, lines, state, take
 
 
 def records(count: int) -> list[dict]:
@@ -318,3 +319,64 @@ def test_files_that_wait_for_a_decision_take_so_much_room_and_no_more(tenant, se
             importer.accept_upload(upload=SimpleUploadedFile("a", b"0123456789"))
         assert importer.discard(job.pk)
         importer.accept_upload(upload=SimpleUploadedFile("a", b"0123456789"))
+
+
+@pytest.mark.parametrize("stored", [slice(0, 3), slice(12, 17), slice(30, 40), slice(0, 40, 7)])
+def test_a_file_of_which_some_is_stored_is_stored_as_if_it_were_read_alone(
+    run, tenant, other_tenant, monkeypatch, stored
+):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 10)
+    items = [
+        {**record, "conversation": "c", "message": f"m{n // 3}", "index": n % 3} for n, record in enumerate(records(40))
+    ]
+    take(items[stored], tenant)
+    job = run(lines(*items))
+    already = len(items[stored])
+    assert (job.num_accepted, job.num_unchanged, job.num_calls) == (40 - already, already, 40 - already)
+    take(items, other_tenant)
+    assert state(tenant)["calls"] == state(other_tenant)["calls"]
+
+
+def test_what_was_read_before_a_break_is_stored_whatever_is_being_written(run, monkeypatch):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 2)
+    job = run(b"[" + b",".join(lines(*records(7)).split(b"\n")) + b" {} ]")
+    assert (job.num_accepted, job.num_calls, job.state) == (7, 7, ImportState.FAILED)
+
+
+def test_a_batch_is_not_left_open_while_the_file_is_slow(run, tenant, monkeypatch):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 2)
+    monkeypatch.setattr(importer, "SETTLE_AFTER_S", 0)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
+    job = run(lines(*records(9)))
+    assert (job.state, job.num_accepted, job.num_calls) == (ImportState.DONE, 9, 9)
+
+
+def test_a_worker_that_breaks_while_a_batch_is_written_leaves_whole_batches(run, tenant, monkeypatch):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 4)
+    prepare, prepared = importer.prepare, list[int]()
+
+    def break_at_the_third(batch, **options):
+        prepared.append(len(batch))
+        if len(prepared) == 3:
+            raise MemoryError
+        return prepare(batch, **options)
+
+    monkeypatch.setattr(importer, "prepare", break_at_the_third)
+    data = lines(*records(12))
+    with pytest.raises(MemoryError):
+        run(data)
+    with tenant_scope(tenant):
+        assert ToolCall.objects.count() == 4
+        assert Import.objects.get().num_accepted == 4
+    job = run(data)
+    assert (job.num_accepted, job.num_unchanged) == (8, 4)
+
+
+def test_names_and_evidence_come_through_as_they_are(run, tenant):
+    odd = 'a\tb\\c\nd\re\\N"{},\\.'
+    record = {**NEUTRAL, "tool_name": odd, "model": "\\N", "warnings": [odd, "", "plain"], "result": [odd, "\x01"]}
+    run(lines(record))
+    with tenant_scope(tenant):
+        call = ToolCall.objects.get()
+    assert (call.tool_name, call.model, call.warnings) == (odd, "\\N", sorted([odd, "plain"]))
+    assert call.result == json.dumps([odd, "\x01"])

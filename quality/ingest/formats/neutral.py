@@ -25,6 +25,7 @@ Other fields are not stored; the call gets the warning `unknown_field`.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from quality.ingest import evidence
@@ -80,33 +81,55 @@ def _turns(root: Node) -> list[TurnRecord]:
         identity = (conversation, message) if conversation and message else (root.text,)
         external_id = fingerprint(source, *identity, cycle, index)
     tools = evidence.toolset(root.get("tools"), "tools")
+    tool_name = _name(record, "tool_name")
+    if tool_name is None:
+        raise RecordError("missing_field", "tool_name", "A call needs the name of its tool.")
+    contact, tool_call_id = _name(record, "contact"), _name(record, "tool_call_id")
+    model, provider = _name(record, "model"), _name(record, "provider")
+    prompt_version = _name(record, "prompt_version")
+    started_at = evidence.utc_from_text(record.get("started_at"), "started_at")
+    duration_ms = _duration(record.get("duration_ms"))
+    args, result, is_error, error, warnings = _evidence(root)
     call = CallRecord(
         external_id=external_id,
-        conversation=conversation,
-        message=message,
+        tool_name=tool_name,
         cycle=cycle,
         index=index,
+        tool_call_id=tool_call_id,
+        args=args,
+        result=result,
+        is_error=is_error,
+        error=error,
+        conversation=conversation,
+        contact=contact,
+        message=message,
+        started_at=started_at,
+        duration_ms=duration_ms,
+        model=model,
+        provider=provider,
         source=source,
+        prompt_version=prompt_version,
         tools=tools,
-        **_names(record),
-        **_evidence(root),
+        warnings=warnings,
     )
     turn = _identifier(record, "turn")
     if turn is None:
-        told = conversation and message
-        turn = fingerprint("turn", source, conversation, message) if told else anonymous_turn_id(source, external_id)
+        if conversation and message:
+            turn = _told_turn_id(source, conversation, message)
+        else:
+            turn = anonymous_turn_id(source, external_id)
     return [
         TurnRecord(
             external_id=turn,
             source=source,
             calls=(call,),
             conversation=conversation,
-            contact=call.contact,
+            contact=contact,
             outbound_message=_name(record, "outbound_message"),
-            started_at=call.started_at,
-            model=call.model,
-            provider=call.provider,
-            prompt_version=call.prompt_version,
+            started_at=started_at,
+            model=model,
+            provider=provider,
+            prompt_version=prompt_version,
             style_id=_name(record, "style_id"),
             messages=_array(root, "messages"),
             system=_system(root),
@@ -116,29 +139,19 @@ def _turns(root: Node) -> list[TurnRecord]:
     ]
 
 
-def _names(record: dict[str, Any]) -> dict[str, Any]:
-    tool_name = _name(record, "tool_name")
-    if tool_name is None:
-        raise RecordError("missing_field", "tool_name", "A call needs the name of its tool.")
-    return {
-        "tool_name": tool_name,
-        "contact": _name(record, "contact"),
-        "tool_call_id": _name(record, "tool_call_id"),
-        "model": _name(record, "model"),
-        "provider": _name(record, "provider"),
-        "prompt_version": _name(record, "prompt_version"),
-        "started_at": evidence.utc_from_text(record.get("started_at"), "started_at"),
-        "duration_ms": _duration(record.get("duration_ms")),
-    }
+@lru_cache(maxsize=128)
+def _told_turn_id(source: str, conversation: str, message: str) -> str:
+    """Identity of the turn of all calls of a conversation's message: mostly it is that of the record before, too."""
+    return fingerprint("turn", source, conversation, message)
 
 
-def _evidence(root: Node) -> dict[str, Any]:
-    """Arguments, result, outcome and warnings. Warnings that were sent stand; without any they are derived."""
+def _evidence(root: Node) -> tuple[str | None, str | None, bool | None, str | None, tuple[str, ...]]:
+    """Arguments, result, is_error, error and warnings. Warnings that were sent stand; without any they are derived."""
     record, warnings = root.value, list[str]()
-    args, result = root.get("args"), root.get("result")
+    args, result = record.get("args"), record.get("result")
     if args is None:
         warnings.append("args_missing")
-    elif not isinstance(args.value, dict):
+    elif not isinstance(args, dict):
         warnings.append("args_not_object")
     is_error, error = record.get("is_error"), record.get("error")
     if not (is_error is None or isinstance(is_error, bool)):
@@ -148,21 +161,21 @@ def _evidence(root: Node) -> dict[str, Any]:
     if result is None:
         warnings.append("no_result")
     elif is_error is None:
-        is_error, found = evidence.fault_in_result(result.value)
+        is_error, found = evidence.fault_in_result(result)
         error = error or found
         if not is_error:
-            warnings.extend(evidence.suspicions(result.value))
+            warnings.extend(evidence.suspicions(result))
     if (sent := record.get("warnings")) is not None:
         warnings = _warnings(sent)
     if not record.keys() <= _KNOWN:
         warnings.append("unknown_field")
-    return {
-        "args": args.text if args else None,
-        "result": result.text if result else None,
-        "is_error": is_error,
-        "error": evidence.fault_text(error) if error else None,
-        "warnings": tuple(sorted(set(warnings))),
-    }
+    return (
+        root.text_of("args"),
+        root.text_of("result"),
+        is_error,
+        evidence.fault_text(error) if error else None,
+        tuple(sorted(set(warnings))) if warnings else (),
+    )
 
 
 def _warnings(sent: Any) -> list[str]:
@@ -173,7 +186,9 @@ def _warnings(sent: Any) -> list[str]:
 
 def _name(record: dict[str, Any], field: str) -> str | None:
     value = record.get(field)
-    return None if value is None else evidence.name(value, field)
+    if value is None:
+        return None
+    return value if evidence.is_plain_name(value) else evidence.name(value, field)
 
 
 def _identifier(record: dict[str, Any], field: str) -> str | None:
