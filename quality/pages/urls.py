@@ -14,6 +14,7 @@ from quality.pages import (
     failed_traces,
     guidelines,
     imports,
+    marks,
     overview,
     pending,
     proposals,
@@ -85,6 +86,7 @@ urlpatterns = [
         for name in ("args", "result")
     ],
     path("calls/<int:pk>/similar/", similar.call_similar, name="call-similar"),
+    path("items/mark/", marks.item_mark, name="item-mark"),
     path("bulk/", bulk.bulk_list, name="bulk-list"),
     path("bulk/look/", bulk.bulk_look, name="bulk-look"),
     path("bulk/<int:pk>/", bulk.bulk_detail, name="bulk-detail"),
