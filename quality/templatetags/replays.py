@@ -16,6 +16,7 @@ _STANDINGS = {
     "passed": gettext_lazy("passed"),
     "failed": gettext_lazy("failed"),
     "undecided": gettext_lazy("undecided"),
+    "unknown": gettext_lazy("unknown"),
 }
 
 
