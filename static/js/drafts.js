@@ -90,8 +90,7 @@
   document.addEventListener("htmx:beforeSwap", (event) => {
     clearTimeout(timer);
     const form = event.detail.requestConfig?.elt?.closest?.("[data-save]:not([data-step])");
-    const status = event.detail.xhr.status;
-    const unfinished = status !== 200 || event.detail.serverResponse?.includes("data-correction=");
+    const unfinished = event.detail.xhr.status !== 200 || event.detail.xhr.getResponseHeader("X-Not-Saved");
     if (form && screen() && !unfinished && event.detail.requestConfig.verb === "post" && event.detail.requestConfig.path.includes("/label/")) drop(screen().dataset.drafts);
     else if (screen()) keep();
   });

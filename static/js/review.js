@@ -209,7 +209,9 @@
     const screen = review();
     const address = screen.dataset.following;
     const stays = fields.has("here") || fields.has("as");
-    const next = ahead.get(address)?.screen;
+    const coming = ahead.get(address);
+    const next = coming?.screen;
+    if (coming && !next && !stays && form.dataset.onward !== "saved") return whenThere(event, form, button, coming);
     if (stays || !next || form.dataset.onward === "saved") {
       if (!stays && form.dataset.onward === "saved") return saveFirst(event, form, fields, screen, address);
       return undefined; // htmx sends it, and shows what comes back
@@ -222,6 +224,20 @@
     show(next);
     run();
     return undefined;
+  };
+
+  // Pressed before what comes next has come: it is sent with it.
+  const whenThere = (event, form, button, coming) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const screen = review();
+    if ("waiting" in screen.dataset) return;
+    screen.dataset.waiting = "";
+    window.saveState.saving();
+    coming.promise.then(() => {
+      delete screen.dataset.waiting;
+      if (review() === screen && form.isConnected) form.requestSubmit(button);
+    });
   };
 
   // A correction may not be done with: the next item waits for the answer, and is there with it.

@@ -3,7 +3,6 @@
 import json
 import re
 import statistics
-from functools import partial
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -36,6 +35,25 @@ def make_calls(tenant):
             return [ToolCallFactory(**made) for _ in range(number)]
 
     return make
+
+
+class Held:
+    """Labels that have left the page and reach the server when they are let go."""
+
+    def __init__(self, page):
+        self.routes, self.is_holding = [], True
+        page.route("**/review/label/", self.take)
+
+    def take(self, route):
+        if self.is_holding:
+            self.routes.append(route)
+        else:
+            route.continue_()
+
+    def let_go(self):
+        self.is_holding = False
+        for route in self.routes:
+            route.continue_()
 
 
 def said(tenant):
@@ -161,8 +179,7 @@ def test_the_next_call_does_not_wait_for_the_label_to_be_saved(desk, member, ten
     ada = desk(member())
     page = ada.open("/t/acme/review/")
     page.wait_for_load_state("networkidle")
-    held = []
-    page.route("**/review/label/", partial(list.append, held))
+    held = Held(page)
     ada.press("1")
     on(page, calls[1])
     expect(page.locator("[data-save-state]")).to_have_text("Saving…")
@@ -170,9 +187,8 @@ def test_the_next_call_does_not_wait_for_the_label_to_be_saved(desk, member, ten
     assert said(tenant) == {}
     ada.press("2")  # the second one waits behind the first
     on(page, calls[2])
-    assert len(held) == 1
-    page.unroute("**/review/label/")
-    held[0].continue_()
+    assert len(held.routes) == 1
+    held.let_go()
     expect(page.locator("[data-save-state]")).to_contain_text("Wrong tool")
     assert {pk: label for pk, (label, _, _) in said(tenant).items()} == {
         calls[0].pk: "good_reply",
@@ -410,14 +426,12 @@ def test_what_is_written_keeps_the_focus_on_a_small_screen_while_a_label_is_save
     ada = desk(member(), viewport={"width": 390, "height": 844})
     page = ada.open("/t/acme/review/")
     page.wait_for_load_state("networkidle")
-    held = []
-    page.route("**/review/label/", partial(list.append, held))
+    held = Held(page)
     ada.press("1")
     on(page, calls[1])
     ada.press("n")
     page.keyboard.type("first ")
-    page.unroute("**/review/label/")
-    held[0].continue_()
+    held.let_go()
     expect(page.locator("[data-save-state]")).to_contain_text("Good reply")
     page.set_viewport_size({"width": 390, "height": 500})  # the keyboard of a phone comes up
     page.keyboard.type("second")
@@ -480,13 +494,11 @@ def test_undo_waits_for_the_label_before_it(desk, member, tenant, make_calls):
     ada.press("1")
     on(page, calls[1])
     at_rest(page)
-    held = []
-    page.route("**/review/label/", partial(list.append, held))
+    held = Held(page)
     ada.press("2")
     on(page, calls[2])
     ada.press("u")  # means the label that is still on its way
-    page.unroute("**/review/label/")
-    held[0].continue_()
+    held.let_go()
     expect(page.locator("[data-save-state]")).to_contain_text("Undone")
     with tenant_scope(tenant):
         order = list(FeedbackEvent.objects.order_by("pk").values_list("call_id", "action"))
