@@ -251,13 +251,6 @@ def _leave(queue: ReviewQueue, user: User, item: Item, state: str, note: str) ->
 
 
 @transaction.atomic
-def release(queue: ReviewQueue, user: User) -> int:
-    """Give back what this reviewer holds and did not touch: others get it at once. How many entries."""
-    mine = Assignment.objects.filter(queue=queue, reviewer=user, state=State.CLAIMED, handed_by__isnull=True)
-    return mine.update(expires_at=timezone.now())
-
-
-@transaction.atomic
 def reopen(entry: QueueEntry, *, actor: User, token: ApiToken | None = None) -> None:
     """Ask for one more label on an entry that is done. Raises NotHere where all its reviewers gave theirs."""
     entry = QueueEntry.objects.select_for_update(no_key=True).select_related("queue").get(pk=entry.pk)

@@ -70,8 +70,6 @@ class QueueSource:
         entry = held[0] if held else claiming.claim_next(self.queue, self.user)
         return self._seen(entry)
 
-    current = first
-
     def following(self, item: Item | None) -> Item | None:
         """The next entry for this reviewer after `item`: one that he took after it and holds, else one that is claimed
         now. What he took before it may have its label on the way: it is not served again."""
@@ -83,8 +81,6 @@ class QueueSource:
         if held:
             return self._seen(held[0])
         return self._seen(claiming.claim_next(self.queue, self.user, beside=[here.pk] if here else ()))
-
-    claim_next = following
 
     def check(self, item: Item) -> None:
         """Raises Lost where this reviewer may not label the item here: others have it, or it is not there."""
@@ -133,8 +129,6 @@ class QueueSource:
 
     def standing(self) -> Standing:
         return self._standing
-
-    progress = standing
 
     def desk(self, item: Item | None) -> Desk:
         entry = self.entry(item) if item else None
