@@ -236,7 +236,7 @@ def _entries(request: TenantRequest, queue: ReviewQueue) -> dict[str, Any]:
     query.pop("cursor", None)
     return {
         "rows": [
-            {"entry": entry, "is_hidden": claiming.item_of(entry) in hidden, "why": wording.why_line(entry.why)}
+            {"entry": entry, "is_hidden": claiming.item_of(entry) in hidden, "why": wording.why_of(queue, entry)}
             for entry in page.rows
         ],
         "next_cursor": page.next,
@@ -330,7 +330,7 @@ def queue_entry(request: TenantRequest, pk: int, entry: int) -> HttpResponse:
         "is_hidden": is_hidden,
         "answers": [] if is_hidden else adjudication.answers(found),
         "given": given,
-        "why": wording.why_line(found.why),
+        "why": wording.why_of(queue, found),
         "review_url": queue_source(request, pk).address(item),
     }
     return render(cast(HttpRequest, request), "quality/queue_entry.html", context)

@@ -207,7 +207,7 @@ class QueueSource:
             .first()
         )
         if handed is None:
-            return wording.why_line(entry.why)
+            return wording.why_of(self.queue, entry)
         told = _("Handed over by %(name)s") % {"name": handed.handed_by}
         return f"{told}: {handed.note}" if handed.note else told
 

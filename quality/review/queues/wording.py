@@ -7,10 +7,16 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from quality.models import QueueEntry, ReviewQueue
 from quality.review.hints import BY_NAME
 
 SHOWN = 3  # parts of a score that a line tells, those that count most
 FEW = 20  # labels of a tool; with fewer its rate says little
+
+
+def why_of(queue: ReviewQueue, entry: QueueEntry) -> str:
+    """Why an entry is served where it is; empty where its queue goes by another order."""
+    return why_line(entry.why) if queue.ordering == ReviewQueue.Order.USEFUL else ""
 
 
 def why_line(why: Mapping[str, Any]) -> str:
