@@ -6,7 +6,6 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
 from django.utils.functional import Promise
-from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -94,8 +93,7 @@ class QueueForm(forms.Form):
         kinds = (ReviewQueue.Kind.RULE, ReviewQueue.Kind.FIXED)
         cast(forms.ChoiceField, self.fields["kind"]).choices = [(kind.value, kind.label) for kind in kinds]
         cast(forms.ChoiceField, self.fields["reviewers"]).choices = [
-            (str(user.pk), format_html("<bdi>{}</bdi> · {}", user.name, user.email) if user.name else user.email)
-            for user in self.members
+            (str(user.pk), f"{user.name} · {user.email}" if user.name else user.email) for user in self.members
         ]
         if queue is not None:
             del self.fields["kind"]  # it stays what it is

@@ -5,7 +5,6 @@ from typing import Any, Final
 from django import forms
 from django.core.exceptions import ValidationError
 from django.http import QueryDict
-from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -59,10 +58,7 @@ class ReplayScheduleForm(ReplayForm):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         del self.fields["cases"], self.fields["baseline_replay"]
-        people = [
-            (email, format_html("<bdi>{}</bdi> ({})", name, email) if name else email)
-            for email, name in schedules.addresses()
-        ]
+        people = [(email, f"{name} ({email})" if name else email) for email, name in schedules.addresses()]
         known = {email for email, _ in people}
         kept = [
             (email, _("%(email)s (no member)") % {"email": email})

@@ -23,7 +23,7 @@ from tests.pages.world import ARABIC, make_world
 
 MAX_PAGES = 400
 PER_ROUTE = 2  # pages of one kind with other numbers and conditions say the same
-OF_REQUEST = {"lang", "hx-headers"}  # the language itself, and a token of the moment
+OF_REQUEST = {"lang", "hx-headers", "nonce"}  # the language itself, and tokens of the moment
 FIRST_ID = 1_234_567
 OPEN, CLOSE = "⟦", "⟧"
 # What a person wrote or a machine sent is marked as such, and is in no catalogue.
@@ -38,6 +38,7 @@ OF_WORLD = re.compile(
 # Names of formats are names.
 FORMATS = {one.LABEL for one in formats.FORMATS.values()}
 GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:,\d{3})+(?!\d)")
+LINES = {"option", "label"}  # texts of one line, that have nothing around them
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
 RANDOM = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
 
@@ -103,7 +104,7 @@ class Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         is_evidence = bool(self.open and self.open[-1][1])
-        if RIGHT_TO_LEFT.search(data) and not is_evidence and self.open[-1][0] != "option":  # a line of its own
+        if RIGHT_TO_LEFT.search(data) and not is_evidence and self.open[-1][0] not in LINES:
             self.mixed.append(" ".join(data.split()))
         left, self.depth = outside(data, self.depth)
         if left and not is_evidence:
