@@ -2,6 +2,7 @@
 it goes by keys."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,16 @@ def settled(page: Page, but: str) -> str:
     return shown(page)
 
 
+def until(tenant: Tenant, check: Callable[[], bool]) -> None:
+    """Wait for what was sent to be stored: the screen goes on before it is."""
+    for _ in range(100):
+        with tenant_scope(tenant):
+            if check():
+                return
+        time.sleep(0.1)
+    raise AssertionError("It was not stored within ten seconds.")
+
+
 def done_with(*desks: Desk) -> None:
     """Nothing went wrong, and nothing is under way: Review asks for the next call ahead, which claims it."""
     for one in desks:
@@ -92,8 +103,8 @@ def test_two_reviewers_race_through_a_queue_and_never_get_the_same_call(
                 assert not at[place] or at[place] != at[1 - place]
     assert sorted(served[0] + served[1]) == sorted(f"call:{call.pk}" for call in calls)
     assert min(len(mine) for mine in served) >= 3
+    until(tenant, lambda: Feedback.objects.count() == 8)
     for one in desks:
-        one.page.wait_for_load_state("networkidle")
         one.open(f"/t/acme/queues/{queue.pk}/review/")
         expect(one.page.get_by_text("This queue is finished")).to_be_visible()
     done_with(*desks)
@@ -118,6 +129,7 @@ def test_a_blind_queue_tells_nothing_until_all_answers_are_in_then_someone_decid
     theirs.open(f"/t/acme/queues/{queue.pk}/review/")
     theirs.press("1")
     settled(page, f"call:{calls[0].pk}")
+    until(tenant, lambda: Feedback.objects.filter(reviewer=bob.user).exists())
     theirs.open(f"/t/acme/calls/{calls[0].pk}/")
     expect(page.locator(".labels .badge.label-wrong_tool").first).to_be_visible()
 
@@ -131,6 +143,7 @@ def test_a_blind_queue_tells_nothing_until_all_answers_are_in_then_someone_decid
     expect(page.locator(".answers .answer")).to_have_count(2)
     decides.press("6")
     settled(page, f"call:{calls[0].pk}")
+    until(tenant, lambda: Feedback.objects.filter(reviewer=lead.user).exists())
     with tenant_scope(tenant):
         assert Feedback.objects.get(reviewer=lead.user).label == "wrong_tool"
         assert QueueEntry.objects.get(queue=made).state == "done"
@@ -145,17 +158,25 @@ def test_skip_unskip_and_hand_over_by_keys(
     mine = desk(ada)
     page = mine.open(f"/t/acme/queues/{queue.pk}/review/")
     assert shown(page) == names[0]
+
+    def skipped() -> bool:
+        return Assignment.objects.filter(reviewer=ada.user, state="skipped").exists()
+
     mine.press("s")
     assert settled(page, names[0]) == names[1]
+    until(tenant, skipped)
     mine.press("S")
     assert settled(page, names[1]) == names[0]
     mine.press("s")
     assert settled(page, names[0]) == names[1]
+    until(tenant, skipped)
+    page.reload()
     hand = page.locator(".act summary", has_text="Hand over")
     mine.press(hand.locator("kbd").inner_text())
     page.get_by_label("Why").last.fill("You know this tool")
     page.keyboard.press("Enter")
     settled(page, names[1])
+    until(tenant, lambda: Assignment.objects.filter(reviewer=bob.user).exists())
     with tenant_scope(tenant):
         given = Assignment.objects.get(reviewer=bob.user)
         assert (given.state, given.handed_by_id, given.note) == ("handed", ada.user.pk, "You know this tool")

@@ -117,7 +117,9 @@ class QueueSource:
         if entry is not None and entry.state == QueueEntry.State.OPEN and mine != State.LABELLED:
             possible += ["skip", "send_back"] if mine != State.SKIPPED else []
             possible += ["hand_over"] if len(reviewers_of(self.queue)) > 1 else []
-        if Assignment.objects.filter(queue=self.queue, reviewer=self.user, state=State.SKIPPED).exists():
+        # A screen that is asked for ahead is older than the skip that leads to it: the key is there in any case.
+        skipped = Assignment.objects.filter(queue=self.queue, reviewer=self.user, state=State.SKIPPED)
+        if item is not None or skipped.exists():
             possible.append("unskip")
         return [self._action(name) for name in possible]
 

@@ -133,7 +133,7 @@ def test_the_review_of_a_queue_tells_where_one_is(
         desk = source.desk(second)
         assert (desk.parts, desk.guidelines, desk.is_adjudication) == ({"result"}, "Read twice.", False)
         assert desk.parts < set(PARTS)
-        assert [action.name for action in source.actions(second)] == ["skip", "send_back", "hand_over"]
+        assert [action.name for action in source.actions(second)] == ["skip", "send_back", "hand_over", "unskip"]
 
 
 def test_a_label_for_what_others_took_meanwhile_is_refused(
