@@ -284,7 +284,7 @@ def _saved(request: TenantRequest, source: Source, item: Item) -> HttpResponse:
 
 def _shown(request: TenantRequest, source: Source, item: Item | None, *, notice: str = "", **more: Any) -> HttpResponse:
     context = _frame(source, item) | {"notice": notice} | more
-    if isinstance(source, FilterSource) and not request.htmx:  # a swap keeps what the page has
+    if isinstance(source, FilterSource):
         context |= views_context(request, "review", source.query)
     if item is None:
         context["last"] = last_label(request)
