@@ -40,7 +40,7 @@ FORMATS = {one.LABEL for one in formats.FORMATS.values()}
 GROUPED = re.compile(r"(?<!\d)\d{1,3}(?:,\d{3})+(?!\d)")
 LINES = {"option", "label"}  # texts of one line, that have nothing around them
 RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
-RANDOM = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
+RANDOM = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|console-[0-9a-f]{12}")
 
 
 @pytest.fixture
