@@ -128,10 +128,13 @@ def _answers(found: ItemEvidence, mine: Feedback | None) -> list[dict[str, Any]]
     where fewer than two did."""
     if len(found.labels) < 2:
         return []
+    num_others = sum(label is not mine for label in found.labels)
     answers: list[dict[str, Any]] = []
     for label in reversed(found.labels):
         number = 1 + sum(not one["is_mine"] for one in answers)
         takes = f"answer_{number}" if label is not mine and number <= MAX_ANSWERS else ""
+        if takes and num_others == 1:
+            takes = "agree"
         answers.append({"label": label, "is_mine": label is mine, "takes": takes})
     return answers
 

@@ -198,7 +198,7 @@
   const submitted = (event) => {
     const form = event.target.closest?.("#review [data-onward]");
     if (!form) return;
-    if (isSettling() || stopped) {
+    if ((isSettling() && form.dataset.onward !== "saved") || stopped) {
       event.preventDefault();
       event.stopImmediatePropagation();
       return;
@@ -234,8 +234,10 @@
     if ("waiting" in screen.dataset) return;
     screen.dataset.waiting = "";
     window.saveState.saving();
-    coming.promise.then(() => {
+    const patience = new Promise((done) => setTimeout(done, 1_500)); // then the label goes first, and brings what comes next
+    Promise.race([coming.promise, patience]).then(() => {
       delete screen.dataset.waiting;
+      if (!coming.screen) ahead.clear();
       if (review() === screen && form.isConnected) form.requestSubmit(button);
     });
   };
@@ -313,7 +315,16 @@
     event.preventDefault();
     whenSaved(() => event.detail.issueRequest(true));
   });
-  // An undo means the label that was given last, also while that is on its way.
+  // The ways back mean the label that was given last, also while that is on its way and the strip knows nothing of it.
+  document.addEventListener("keydown", (event) => {
+    if (!busy() || stopped || event.repeat || event.ctrlKey || event.metaKey || event.altKey || writing(event.target)) return;
+    const [undo, edit] = document.querySelector("[data-strip]")?.dataset.keysWaiting?.split(" ") ?? [];
+    if (![undo, edit].includes(event.key) || document.querySelector("dialog:modal")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const wanted = event.key === undo ? "[data-step][action*='/undo/'] button" : "[data-edits]";
+    whenSaved(() => setTimeout(() => document.querySelector(wanted)?.click(), 0));
+  }, true);
   document.addEventListener("submit", (event) => {
     const step = event.target.closest?.("[data-step]");
     if (!step || !busy() || stopped) return;

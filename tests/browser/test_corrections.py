@@ -223,6 +223,7 @@ def test_guidelines_stand_beside_the_item_from_one_to_the_next(desk, member, ten
     expect(panel).to_be_visible()
     ada.press("G")
     expect(panel).to_be_hidden()
+    expect(page.locator("[data-save-state]")).to_contain_text("Good reply")
     with tenant_scope(tenant):
         assert Feedback.objects.get().guideline_version == 1
     ada.press("g", "q")

@@ -113,6 +113,7 @@ def test_ten_calls_are_labelled_without_the_mouse(desk, member, tenant, calls):
             ada.press("Escape")
         ada.press(key)
         expect(page.locator("#label-form input[name=call]")).to_have_value(str(calls[number + 1].pk))
+    expect(page.locator("[data-save-state]")).to_contain_text("Other")
     assert labels(tenant) == {calls[number].pk: Label.values[int(key) - 1] for number, key in enumerate(keys)}
     with tenant_scope(tenant):
         assert set(Feedback.objects.filter(label="other").values_list("note", flat=True)) == {
