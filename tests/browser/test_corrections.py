@@ -200,6 +200,7 @@ def test_two_people_on_one_call_lose_nothing(desk, member, tenant, calls):
     bob.open(f"/t/acme/review/?call={calls[0].pk}")
     bob.press("y")  # and then of one mind
     on(bob.page, calls[1])
+    expect(bob.page.locator("[data-save-state]")).to_contain_text("Saved")
     assert given(tenant)[calls[0].pk, "Bob"] == given(tenant)[calls[0].pk, "Ada"]
     bob.open(f"/t/acme/review/?call={calls[0].pk}")
     bob.page.locator(".labels summary").click()
