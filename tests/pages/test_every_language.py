@@ -68,6 +68,11 @@ def outside(text: str, depth: int = 0) -> tuple[str, int]:
     return " ".join("".join(left).split()), depth
 
 
+def is_for_scripts(name: str, value: str) -> bool:
+    """Words that a script will say, in the page's language."""
+    return name.startswith("data-") and is_words(value) and (" " in value or not value.isascii() or "words" in name)
+
+
 class Reader(HTMLParser):
     """What a page says to people (outside of evidence), what it tells machines, and where its links lead."""
 
@@ -91,7 +96,7 @@ class Reader(HTMLParser):
         for name, value in given.items():
             if name in SAID:
                 self.said += [] if is_evidence else [outside(value)[0]]
-            elif value and name not in OF_REQUEST and not name.startswith("data-words") and "csrf" not in str(given):
+            elif value and name not in OF_REQUEST and "csrf" not in str(given) and not is_for_scripts(name, value):
                 self.told.append((tag, name, RANDOM.sub("random", value)))
         if tag == "a" and given.get("href"):
             self.links.append(given["href"])
