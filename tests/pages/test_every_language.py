@@ -70,7 +70,8 @@ def outside(text: str, depth: int = 0) -> tuple[str, int]:
 
 def is_for_scripts(name: str, value: str) -> bool:
     """Words that a script will say, in the page's language."""
-    return name.startswith("data-") and is_words(value) and (" " in value or not value.isascii() or "words" in name)
+    is_said = " " in value or value[:1].isupper() or not value.isascii() or "words" in name
+    return name.startswith("data-") and is_words(value) and is_said
 
 
 class Reader(HTMLParser):
