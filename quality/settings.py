@@ -221,7 +221,7 @@ if GATEWAY_RATE_PER_MINUTE < 1 or GATEWAY_MAX_BYTES < 1024:
     raise ImproperlyConfigured("GATEWAY_RATE_PER_MINUTE: 1 or more; GATEWAY_MAX_BYTES: 1024 or more (bytes).")
 
 # --- review queues ---------------------------------------------------------------------------------------------------
-REVIEW_CLAIM_MINUTES = read("REVIEW_CLAIM_MINUTES", "int", default=15)  # that a reviewer keeps an item he does not touch
+REVIEW_CLAIM_MINUTES = read("REVIEW_CLAIM_MINUTES", "int", default=15)  # that an item is kept without being touched
 if not 1 <= REVIEW_CLAIM_MINUTES <= 1440:
     raise ImproperlyConfigured("REVIEW_CLAIM_MINUTES: 1 to 1440 (minutes).")
 

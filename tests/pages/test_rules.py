@@ -22,7 +22,8 @@ BANNED = {
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_templates_mark_nothing_safe_and_hold_nothing_inline(template):
     text = template.read_text()
-    assert [word for word in BANNED if word in text] == []
+    html = re.sub(r"{%.*?%}", "", text)  # a tag's own variables may be called as an attribute is
+    assert [word for word in BANNED if word in (html if word.startswith(" ") else text)] == []
     assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
     assert re.findall(r"<style", text) == []
 
@@ -35,6 +36,6 @@ def test_every_key_of_a_page_is_printed_on_what_it_presses():
     for template in TEMPLATES:
         text = template.read_text()
         for element, key in re.findall(r'<(?:a|button|summary)\b([^>]*?data-key="([^"{]+)"[^>]*)>', text):
-            rest = text.split(element, 1)[1][:400]
+            rest = text.split(element, 1)[1].split("</a>")[0].split("</button>")[0].split("</summary>")[0]
             printed = "Esc" if key == "?" and "Close" in rest[:40] else key
             assert f"<kbd>{printed}</kbd>" in rest, f"{template.name}: {key}"
