@@ -52,12 +52,13 @@ class Outcome:
 
 
 class StaleLabel(Exception):
-    """The item has changed since its author saw it: `current` labels at `version`, and what was `sent` (None: undo)."""
+    """The item has changed since its author saw it: `current` labels at `version`, of those that `reviewer` may see, and
+    what was `sent` (None: undo)."""
 
-    def __init__(self, *, item: Item, version: int, sent: Verdict | None) -> None:
+    def __init__(self, *, item: Item, reviewer: User, version: int, sent: Verdict | None) -> None:
         super().__init__(f"The {item} was labelled meanwhile. Look at the labels there now, then send yours again.")
         self.version = version
-        self.current = current_labels(item)
+        self.current = blind.veiled_labels(reviewer, item, current_labels(item))
         self.sent = sent
 
 
@@ -126,7 +127,7 @@ def record_label(
         labelled.after(event, item, timezone.now())  # a queue may ask for what was said before it
         return Outcome(event=event, created=False)
     if seen_version is not None and _is_stale(item, reviewer, review, seen_version):
-        raise StaleLabel(item=item, version=review.version, sent=sent)
+        raise StaleLabel(item=item, reviewer=reviewer, version=review.version, sent=sent)
     event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.LABEL, **asdict(sent), nonce=nonce)
     event.guideline_version = newest_number()
     event.created_at = at or event.created_at
@@ -163,7 +164,7 @@ def undo(
     if last.undoes is not None and (seen_version is None or last.undoes <= seen_version < last.version):
         return Outcome(event=last, created=False)  # the same undo, sent twice
     if seen_version is not None and seen_version < last.version:
-        raise StaleLabel(item=item, version=review.version, sent=None)
+        raise StaleLabel(item=item, reviewer=reviewer, version=review.version, sent=None)
     if taken.created_at < timezone.now() - UNDO_LIFE:
         raise NothingToUndo(f"Your last label of the {item} is older than 24 hours. Give it another label instead.")
     event = FeedbackEvent(**item.columns, reviewer=reviewer, action=Action.UNDO, undoes=taken.version, nonce=nonce)
@@ -250,8 +251,8 @@ def _written(
     elif mine:
         mine.delete()
     _bring_up(review, event, item)
+    deciding.after(event, item)  # before queues: the last answer of a blind one uncovers what its author did not see
     labelled.after(event, item, timezone.now())
-    deciding.after(event, item)
     audit.record(
         "feedback.labelled" if event.action == Action.LABEL else "feedback.undone",
         object_type="turn" if item.call_id is None else "tool_call",

@@ -153,10 +153,10 @@ def _tell(events: Sequence[FeedbackEvent], items: Sequence[Item]) -> None:
     suggested = set(Suggestion.objects.filter(call_id__in=ids).values_list("call_id", flat=True))
     now = timezone.now()
     for event, item in zip(events, items, strict=True):
+        if item.call_id in suggested:
+            deciding.after(event, item)  # before queues, as in labelling
         if item.call_id in queued:
             labelled.after(event, item, now)
-        if item.call_id in suggested:
-            deciding.after(event, item)
 
 
 def _record(

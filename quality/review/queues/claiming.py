@@ -215,6 +215,8 @@ def hand_over(
     entry = _locked(queue, item)
     if entry.state != QueueEntry.State.OPEN:
         raise NotHere("This one is done already.")
+    if not may_label(queue, user):
+        raise NotHere("You do not review this queue.")
     if to.pk == user.pk or not may_label(queue, to):
         raise NotHere(f"{to} does not review this queue. Choose one of its reviewers.")
     if Assignment.objects.filter(entry=entry, reviewer=to, state=State.LABELLED).exists():
