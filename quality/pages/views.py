@@ -77,9 +77,11 @@ def _found(request: TenantRequest, named: str, page: str) -> SavedView | None:
     return view if view.page == page else None
 
 
-def _spelled_out(request: TenantRequest, view: SavedView, page: str) -> HttpResponse:
+def _spelled_out(request: TenantRequest, view: SavedView, page: str) -> HttpResponse | None:
+    """To the filter of a view. None: nothing of it is understood any more, and the address is the view's already."""
     query, dropped = usable(view.query, page)
-    if dropped:
+    is_here = not query and request.GET.get("view") == str(view.pk)
+    if dropped and (query or is_here):
         said = ", ".join(dropped)
         words = ngettext(
             "The view asks for something that is no filter any more, and goes without it: %(said)s.",
@@ -87,6 +89,8 @@ def _spelled_out(request: TenantRequest, view: SavedView, page: str) -> HttpResp
             len(dropped),
         )
         messages.warning(request, words % {"said": said})
+    if is_here:
+        return None
     query["view"] = str(view.pk)
     return redirect(f"{reverse(_listed(page).url, args=[request.tenant.slug])}?{query.urlencode()}")
 

@@ -147,3 +147,18 @@ def test_turns_and_review_have_views_of_their_own(browse, make_call, inside):
     assert "Ours" in listed
     assert "Failed" in listed
     assert save(ada, "x", page="cases").status_code == 404
+
+
+def test_a_view_of_which_nothing_is_understood_any_more_shows_the_list_and_says_so(browse, make_call, inside):
+    make_call(tool_name="get_weather")
+    ada = browse("viewer")
+    save(ada, "Weather")
+    pk = pk_of(inside, "Weather")
+    ada.post(f"/t/acme/views/{pk}/begin/")
+    with inside():
+        SavedView.objects.filter(pk=pk).update(query="was_a_filter=1")
+    for address in (f"/t/acme/calls/?view={pk}", "/t/acme/calls/"):
+        page = ada.get(address, follow=True)
+        assert page.status_code == 200
+        assert "get_weather</bdi></a>" in page.text
+        assert page.text.count("is no filter any more") == 1
