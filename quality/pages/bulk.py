@@ -234,6 +234,9 @@ def bulk_confirm(request: TenantRequest, pk: int) -> HttpResponse:
     except ValidationError as error:
         faults = error.message_dict if hasattr(error, "error_dict") else {"": error.messages}
         return _preview(request, action, given=request.POST, faults=faults, status=400)
+    except scope.FilterBroken as broken:
+        messages.error(request, str(broken))
+        return redirect("call-list", slug=request.tenant.slug)
     except (Decided, NotYours) as refused:
         messages.info(request, str(refused))
     return redirect("bulk-detail", slug=request.tenant.slug, pk=pk)
