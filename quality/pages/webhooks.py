@@ -188,7 +188,10 @@ def _shown(
     state, event = request.GET.get("state", ""), request.GET.get("event", "")
     before = request.GET.get("before", "")
     rows, following = hooks.deliveries(
-        hook, state=state, event=event, before=int(before) if before.isascii() and before.isdigit() else None
+        hook,
+        state=state,
+        event=event,
+        before=int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None,
     )
     initial = {name: getattr(hook, name) for name in ("name", "url", "events", "is_enabled")}
     context: dict[str, Any] = {
