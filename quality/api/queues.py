@@ -264,6 +264,8 @@ def _keep(sent: dict[str, Any], request: TokenRequest, queue: ReviewQueue | None
     if "fields" in said:
         said["fields"] = tuple(said["fields"])
     if queue is not None:
+        # Of two changes of different parts at once, none writes the other's part as it was before.
+        queue = ReviewQueue.objects.select_for_update(no_key=True).get(pk=queue.pk)
         kept = making.data_of(queue)
         said = {name: getattr(kept, name) for name in making.QueueData.__slots__} | said
     try:
@@ -436,6 +438,7 @@ def _veil(entries: list[Any], user: User) -> None:
     hidden = blind.hidden_from(user, [claiming.item_of(entry) for entry in entries])
     for entry in entries:
         if claiming.item_of(entry) in hidden:
+            entry.why = {name: part for name, part in entry.why.items() if name != "disagreement"}
             for one in entry.given:
                 one.label = one.label if one.reviewer_id == user.pk else None
 

@@ -16,7 +16,10 @@ FEW = 20  # labels of a tool; with fewer its rate says little
 
 def why_of(queue: ReviewQueue, entry: QueueEntry) -> str:
     """Why an entry is served where it is; empty where its queue goes by another order."""
-    return why_line(entry.why) if queue.ordering == ReviewQueue.Order.USEFUL else ""
+    if queue.ordering != ReviewQueue.Order.USEFUL:
+        return ""
+    hides = entry.is_blind and entry.state == QueueEntry.State.OPEN  # that others disagree is what they said, too
+    return why_line({name: part for name, part in entry.why.items() if not (hides and name == "disagreement")})
 
 
 def why_line(why: Mapping[str, Any]) -> str:

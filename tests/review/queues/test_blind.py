@@ -2,11 +2,11 @@
 
 import pytest
 
-from quality.models import Label, Suggestion, SuggestionRun, ToolCall
+from quality.models import Label, ReviewQueue, Suggestion, SuggestionRun, ToolCall
 from quality.review import labelling
 from quality.review.items import item_of_call
 from quality.review.labelling import StaleLabel, record_label
-from quality.review.queues import claiming
+from quality.review.queues import claiming, wording
 from quality.review.queues.claiming import NotHere
 from tenants.models import Tenant, User
 from tenants.scope import tenant_scope
@@ -53,3 +53,15 @@ def test_who_does_not_review_a_queue_hands_nothing_over(
         with pytest.raises(NotHere, match="do not review"):
             claiming.hand_over(queue, bob, item_of_call(calls[0].pk), to=lead)
         assert len(claiming.held(queue, ada)) == 1
+
+
+def test_why_an_item_is_served_does_not_tell_that_others_disagree(
+    tenant: Tenant, calls: list[ToolCall], make_queue: MakeQueue
+) -> None:
+    queue = make_queue(calls[:1], ordering=ReviewQueue.Order.USEFUL, labels_needed=3, is_blind=True)
+    with tenant_scope(tenant):
+        entry = entry_of(queue, calls[0])
+        entry.why = {"disagreement": {"score": 0.3, "labels": 2}}
+        assert wording.why_of(queue, entry) == ""
+        entry.state = "done"
+        assert wording.why_of(queue, entry) != ""
