@@ -120,6 +120,7 @@ def review_label(request: TenantRequest) -> HttpResponse:
         return correction
     try:
         _check_screen(request, item)
+        labelling.locked(item)  # before the entry that `check` locks: labels of others go this way, too
         source.check(item)
         _record(request, item, form, correction)
     except Lost as lost:

@@ -52,7 +52,7 @@ class Outcome:
 
 
 class StaleLabel(Exception):
-    """The item has changed since its author saw it: `current` labels at `version`, of those that `reviewer` may see, and
+    """The item has changed since its author saw it: `current` labels at `version`, those that `reviewer` may see, and
     what was `sent` (None: undo)."""
 
     def __init__(self, *, item: Item, reviewer: User, version: int, sent: Verdict | None) -> None:
@@ -118,7 +118,7 @@ def record_label(
     _check(sent)
     subject = Subject(item)
     sent = replace(sent, correction=checked(label, correction, subject))
-    review = _locked(item)
+    review = locked(item)
     if repeated := _repeated(item, reviewer, nonce):
         return Outcome(event=repeated, created=False)
     mine = Feedback.objects.filter(**item.key, reviewer=reviewer).first()
@@ -152,7 +152,7 @@ def undo(
     item's, or that of the event, as the author saw it: what other reviewers did since is no conflict, what this one did
     is. Raises NothingToUndo and StaleLabel.
     """
-    review = _locked(item)
+    review = locked(item)
     if repeated := _repeated(item, reviewer, nonce):
         return Outcome(event=repeated, created=False)
     mine = FeedbackEvent.objects.filter(**item.key, reviewer=reviewer).order_by("-version")
@@ -188,8 +188,9 @@ def _refuse(field: str, code: str, message: str) -> NoReturn:
     raise ValidationError({field: ValidationError(message, code=code)})
 
 
-def _locked(item: Item) -> Review:
-    """The item's state, locked until the transaction ends: of parallel writes one goes first, the others see it."""
+def locked(item: Item) -> Review:
+    """The item's state, locked until the transaction ends: of parallel writes one goes first, the others see it. Who
+    locks an entry of a queue and then labels its item takes this lock first, as labelling itself does."""
     fresh = Review(**item.columns, tool_name=item.tool_name, started_at=item.started_at)
     Review.objects.bulk_create([fresh], ignore_conflicts=True)
     return Review.objects.select_for_update().get(**item.key)
