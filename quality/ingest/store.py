@@ -278,7 +278,8 @@ class _Plan:
             and self._stored.calls.keys().isdisjoint(calls)
             and self._calls.keys().isdisjoint(calls)
             and len(calls) == len(claimed) == len(record.calls)
-            and (not places or (places.isdisjoint(claimed) and len(places) + len(claimed) <= MAX_CALLS_OF_TURN))
+            and len(places or ()) + len(claimed) <= MAX_CALLS_OF_TURN
+            and (not places or places.isdisjoint(claimed))
             and (before is None or (before.stored is None and bool(calls)))
         )
         if not is_new:

@@ -6,7 +6,9 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quality.ingest.store import store
+from quality.ingest.items import Parsed
+from quality.ingest.records import CallRecord, TurnRecord
+from quality.ingest.store import MAX_CALLS_OF_TURN, prepare, store
 from quality.models import CallState, Feedback, Review, ToolCall, Toolset, Turn
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
@@ -337,3 +339,13 @@ def test_batches_sent_at_the_same_time_give_one_state(tenant, wanted):
         made = list(pool.map(send, range(8)))
     assert sum(made) == len(wanted["calls"])
     assert state(tenant) == wanted
+
+
+@pytest.mark.parametrize(("over", "codes"), [(0, []), (1, ["too_many_calls"])])
+def test_a_turn_of_too_many_calls_is_refused_when_it_comes_as_one_item(over, codes):
+    calls = tuple(
+        CallRecord(external_id=str(n), tool_name="get_order", cycle=n // 30_000, index=n % 30_000, source="test")
+        for n in range(MAX_CALLS_OF_TURN + over)
+    )
+    turn = TurnRecord(external_id="turn", source="test", calls=calls)
+    assert [one.code for one in prepare([Parsed(0, 1, 1, (turn,))]).plan.report.rejected] == codes
