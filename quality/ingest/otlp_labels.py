@@ -2,7 +2,7 @@
 turn out to be another one in order: what hangs on it follows, its history, too."""
 # ruff: noqa: S608 - the names put into SQL here are those of our own tables
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from django.db import connection
 
@@ -38,12 +38,7 @@ def follow(shifts: Mapping[int, Cycles]) -> None:
     """Bring along what hangs on replies of these turns. Where something hangs already that stays, nothing comes."""
     wanted = {turn: {old: new for old, new in cycles.items() if old != new} for turn, cycles in shifts.items()}
     held = _held([turn for turn, cycles in wanted.items() if cycles])
-    rows = [
-        (turn, old, new)
-        for turn, cycles in held.items()
-        for old, new in wanted[turn].items()
-        if old in cycles and (new not in cycles or new in wanted[turn])
-    ]
+    rows = [(turn, old, new) for turn, cycles in held.items() for old, new in moving(wanted[turn], cycles).items()]
     if not rows:
         return
     turns, olds, news = (list(column) for column in zip(*rows, strict=True))
@@ -58,6 +53,19 @@ def follow(shifts: Mapping[int, Cycles]) -> None:
                     [turns, before, after, current_tenant_id()],
                 )
         cursor.execute("SELECT follow_replies(%s::bigint[], %s::int[], %s::int[])", [turns, olds, news])
+
+
+def moving(wanted: Cycles, held: Collection[int]) -> dict[int, int]:
+    """Of the shifts of a turn those that can be made: something hangs on the old cycle, and nothing that stays on the
+    new one. What waits for a cycle that is not left stays as well; of two that want the same one the first comes."""
+    found: dict[int, int] = {}
+    for old, new in wanted.items():
+        if old in held and new not in found.values():
+            found[old] = new
+    while stuck := [old for old, new in found.items() if new in held and new not in found]:
+        for old in stuck:
+            del found[old]
+    return found
 
 
 def _held(turn_ids: Sequence[int]) -> dict[int, set[int]]:

@@ -3,6 +3,7 @@
 import pytest
 from django.db import DatabaseError, connection
 
+from quality.ingest.otlp_labels import moving
 from quality.models import Feedback, FeedbackEvent, Review, Turn
 from quality.review import labelling
 from quality.review.items import Item, item_of_turn
@@ -93,3 +94,17 @@ def test_the_history_cannot_be_changed_otherwise(tenant, member):
             cursor.execute(f"UPDATE agent_tool_call_feedback_events SET {change}")
     with tenant_scope(tenant):
         assert Feedback.objects.get().cycle == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "moved"),
+    [
+        ({1: 2, 2: 3}, {1, 2}, {1: 2, 2: 3}),
+        ({1: 2, 2: 1}, {1, 2}, {1: 2, 2: 1}),
+        ({1: 2, 2: 3}, {1, 2, 3}, {}),  # what waits for a cycle that is not left stays as well
+        ({1: 3, 2: 3}, {1, 2}, {1: 3}),
+        ({1: 2, 2: 3}, {1}, {1: 2}),
+    ],
+)
+def test_only_what_finds_a_free_cycle_moves(wanted, held, moved):
+    assert moving(wanted, held) == moved
