@@ -65,8 +65,8 @@ class CallsView(TenantView):
     def get(self, request: TokenRequest) -> Response:
         """Tool calls, newest first."""
         form = read_query(CallListForm, request)
-        page = calls.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
-        page = blind.veiled_page(page, request.user, form.wanted.labels)
+        found = calls.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
+        page = blind.veiled_page(found, request.user, form.wanted.labels)
         body: dict[str, Any] = {
             "items": shapes.CallSerializer(page.rows, many=True).data,
             "nextCursor": page.next,
@@ -74,6 +74,8 @@ class CallsView(TenantView):
         }
         if form.cleaned_data["count"]:
             number = calls.count(form.wanted)
+            if number <= calls.COUNT_CAP:
+                number -= len(found.rows) - len(page.rows)  # what is left out here is not told by number
             body["count"] = {"value": min(number, calls.COUNT_CAP), "capped": number > calls.COUNT_CAP}
         return Response(body)
 

@@ -48,9 +48,12 @@ def call_list(request: TenantRequest) -> HttpResponseBase:
 def _found(request: TenantRequest, form: CallPageForm) -> dict[str, Any]:
     wanted = form.wanted
     page = calls.find(wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
+    shown = veiled_page(page, request.user, wanted.labels)
     count = calls.count(wanted)
+    if count <= calls.COUNT_CAP:
+        count -= len(page.rows) - len(shown.rows)  # what is left out here is not told by number
     return {
-        "page": veiled_page(page, request.user, wanted.labels),
+        "page": shown,
         "hints_asked": wanted.hints,
         "count": count,
         "capped": count > calls.COUNT_CAP,

@@ -1,6 +1,6 @@
 """Which way through items an address of Review means, and the way by a filter."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from django.http import Http404, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 
-from quality.calls import ANY_HINT, CallFilter
+from quality.calls import ANY_HINT, UNLABELLED, CallFilter
 from quality.filters import CallFilterForm
 from quality.models import Review, ReviewQueue
 from quality.pages.access import TenantRequest
@@ -22,6 +22,7 @@ from quality.review.sources import Action, Desk, Rail, Source, Standing, Stop
 from tenants.models import User
 
 RAIL_BEFORE, RAIL_AFTER = 6, 16
+LOOKED_AT, MAX_LOOKS = 200, 50  # items at once of a list that leaves some out, and how often for one place
 
 
 class FilterSource:
@@ -66,17 +67,17 @@ class FilterSource:
         return self.address(following) if following else self.address(done="1")
 
     def first(self) -> Item | None:
-        return None if self.faults else items.next_item(None, self.open)
+        return None if self.faults else self._next(None)
 
     def following(self, item: Item | None) -> Item | None:
         if item is None:
             return self.first()
         if item not in self._rails:
-            return items.next_item(item, self.open)
+            return self._next(item)
         after = self._rails[item].after
         is_open = (stop.item for stop in after if self.browses or stop.item not in self._labelled)
         # Beyond the rail's end only a query knows.
-        return next(is_open, None) or (items.next_item(after[-1].item, self.open) if after else None)
+        return next(is_open, None) or (self._next(after[-1].item) if after else None)
 
     def rail(self, item: Item | None) -> Rail:
         if item not in self._rails:
@@ -100,11 +101,28 @@ class FilterSource:
     def check(self, item: Item) -> None:
         """Whoever may label may label what a filter finds."""
 
+    def _next(self, item: Item | None) -> Item | None:
+        return next(iter(self._beside(items.items_after, item, self.open, 1)), None)
+
+    def _beside(self, step: Callable[..., list[Item]], item: Item | None, wanted: CallFilter, limit: int) -> list[Item]:
+        """The nearest items on one side, without those whose place among these labels would tell what is hidden."""
+        if not set(wanted.labels) - {UNLABELLED}:
+            return step(item, wanted, limit=limit)
+        found: list[Item] = []
+        for _look in range(MAX_LOOKS):
+            seen = step(item, wanted, limit=LOOKED_AT)
+            gone = blind.left_out(self.user, seen, wanted.labels)
+            found += [one for one in seen if one not in gone]
+            if len(found) >= limit or len(seen) < LOOKED_AT:
+                break
+            item = seen[-1]
+        return found[:limit]
+
     def _read_rail(self, item: Item | None) -> Rail:
         if item is None:
             return Rail()
-        before = items.items_before(item, self.wanted, limit=RAIL_BEFORE)[::-1]
-        after = items.items_after(item, self.wanted, limit=RAIL_AFTER)
+        before = self._beside(items.items_before, item, self.wanted, RAIL_BEFORE)[::-1]
+        after = self._beside(items.items_after, item, self.wanted, RAIL_AFTER)
         labels = _labels_of([*before, item, *after])
         hidden = blind.hidden_from(self.user, labels)
         self._labelled |= labels.keys()

@@ -87,6 +87,23 @@ def veiled_page(page: CallPage, user: User, labels: Collection[str] = ()) -> Cal
     return replace(page, rows=rows)
 
 
+def left_out(user: User, items: Iterable[Item], labels: Collection[str]) -> set[Item]:
+    """Those of the items that a list narrowed to `labels` leaves out for this user: their place there would tell what
+    others say of them, for his own label is none of these."""
+    if not set(labels) - {UNLABELLED}:
+        return set()
+    hidden = hidden_from(user, items)
+    if not hidden:
+        return set()
+    said = Feedback.objects.filter(reviewer=user, turn__in={one.turn_id for one in hidden})
+    mine: dict[tuple[int, int | None, int | None], str] = {
+        (turn, None if call else cycle, call): label
+        for turn, cycle, call, label in said.values_list("turn_id", "cycle", "call_id", "label")
+    }
+    keys = {one: (one.turn_id, None if one.call_id else one.cycle, one.call_id) for one in hidden}
+    return {one for one, key in keys.items() if mine.get(key, UNLABELLED) not in labels}
+
+
 def veiled_labels[L: (Feedback, FeedbackEvent)](user: User, item: Item, labels: Sequence[L]) -> list[L]:
     """Of the labels of an item, or of its history, what this user may see."""
     return [label for label in labels if label.reviewer_id == user.pk] if hides(user, item) else list(labels)

@@ -1,8 +1,10 @@
 """Blind queues: what others said is told by no door before all answers are in."""
 
 import pytest
+from django.http import QueryDict
 
 from quality.models import Label, ReviewQueue, Suggestion, SuggestionRun, ToolCall
+from quality.pages.review_source import FilterSource
 from quality.review import labelling
 from quality.review.items import item_of_call
 from quality.review.labelling import StaleLabel, record_label
@@ -65,3 +67,19 @@ def test_why_an_item_is_served_does_not_tell_that_others_disagree(
         assert wording.why_of(queue, entry) == ""
         entry.state = "done"
         assert wording.why_of(queue, entry) != ""
+
+
+def test_review_over_labels_leaves_out_what_is_hidden(
+    tenant: Tenant, calls: list[ToolCall], make_queue: MakeQueue, ada: User, bob: User
+) -> None:
+    make_queue(calls[:2], labels_needed=2, is_blind=True)
+    with tenant_scope(tenant):
+        hidden, mine, open_one = [item_of_call(call.pk) for call in calls[:3]]
+        for item in (hidden, mine, open_one):
+            record_label(item=item, reviewer=ada, label=Label.WRONG_TOOL)
+        bobs = FilterSource(tenant.slug, QueryDict("label=wrong_tool"), bob)
+        assert bobs.first() == open_one
+        assert bobs.rail(open_one).before == []
+        adas = FilterSource(tenant.slug, QueryDict("label=wrong_tool"), ada)
+        assert adas.first() == hidden
+        assert [stop.item for stop in adas.rail(hidden).after] == [mine, open_one]
