@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from quality.filters import CallFilterForm
-from quality.models import QueueEntry, QueueReviewer, ReviewQueue
+from quality.models import Assignment, QueueEntry, QueueReviewer, ReviewQueue
 from quality.models.queues import MAX_LABELS_NEEDED
 from quality.review.queues import counting, ordering
 from quality.review.queues.sql import changed
@@ -82,6 +82,7 @@ def keep_queue(
     _name_reviewers(queue, data.reviewers)
     if before is not None:
         _bring_up(queue, before)
+        _let_go(queue, data.reviewers)
     _record("queue.created" if pk is None else "queue.changed", queue, actor, token, before=before)
     return queue
 
@@ -125,6 +126,13 @@ def _name_reviewers(queue: ReviewQueue, ids: tuple[int, ...]) -> None:
     named.exclude(reviewer__in=ids).delete()
     have = set(named.values_list("reviewer_id", flat=True))
     QueueReviewer.objects.bulk_create([QueueReviewer(queue=queue, reviewer_id=pk) for pk in ids if pk not in have])
+
+
+def _let_go(queue: ReviewQueue, ids: tuple[int, ...]) -> None:
+    """Who is no reviewer any more holds nothing: what was handed to him would wait for him for ever."""
+    if ids:
+        held = Assignment.objects.filter(queue=queue, state__in=(Assignment.State.CLAIMED, Assignment.State.HANDED))
+        held.exclude(reviewer__in=ids).delete()
 
 
 def _bring_up(queue: ReviewQueue, before: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from quality.models import Assignment, Feedback, QueueEntry, ReviewQueue, ToolCall
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
-from quality.review.queues import adjudication, making, people
+from quality.review.queues import adjudication, claiming, making, people
 from tenants.models import AuditEvent, Role, Tenant, User
 from tenants.scope import tenant_scope
 from tests.review.queues.conftest import MakeQueue, Members, entry_of
@@ -118,3 +118,16 @@ def test_members_are_found_by_address_or_name_if_it_means_one(tenant: Tenant, me
             ["Bob", "Vera", "nobody@example.com"],
         )
         assert people.found_members([twins[0].email])[0] == [twins[0]]
+
+
+def test_who_is_no_reviewer_any_more_lets_go_of_what_was_handed_to_him(
+    tenant: Tenant, calls: list[ToolCall], make_queue: MakeQueue, ada: User, bob: User, lead: User
+) -> None:
+    queue = make_queue(calls[:1], reviewers=(ada.pk, bob.pk))
+    with tenant_scope(tenant):
+        entry = claiming.claim_next(queue, ada)
+        assert entry
+        claiming.hand_over(queue, ada, claiming.item_of(entry), to=bob)
+        data = replace(making.data_of(queue), reviewers=(ada.pk, lead.pk))
+        queue = making.keep_queue(data, actor=lead, pk=queue.pk)
+        assert claiming.claim_next(queue, lead) == entry
