@@ -58,6 +58,8 @@ _BACK_IN: Final = _INSERT.replace(
 def put_in(queue: ReviewQueue, items: Sequence[Item], *, actor: User | None, back_in: bool = False) -> int:
     """Make entries of these items; how many are new. With `back_in` what was taken out comes back, too. The caller
     sees to it that there is room."""
+    from quality.review.queues import adjudication
+
     if not items:
         return 0
     now = timezone.now()
@@ -75,7 +77,7 @@ def put_in(queue: ReviewQueue, items: Sequence[Item], *, actor: User | None, bac
         },
     )
     ids = [pk for (pk,) in found]
-    counting.count_earlier(ids, now)
+    adjudication.collect(counting.count_earlier(ids, now))
     if back_in:
         counting.recount(ids, now)
     ordering.put_in_order(queue, ids)

@@ -61,6 +61,19 @@ ON CONFLICT (tenant_id, queue_id, turn_id, cycle, call_id) DO UPDATE SET state =
 """
 
 
+def collect(standings: Sequence[Standing]) -> None:
+    """Bring in what is disagreed on among entries of one queue that were counted anew, for another reason than a label:
+    it asks for fewer labels now, or took up items with earlier ones."""
+    apart = [one for one in standings if one.state == QueueEntry.State.DONE and one.agreed is False]
+    if not apart:
+        return
+    of = apart[0].queue_id
+    collecting = ReviewQueue.objects.filter(of_queue=of, kind=Kind.ADJUDICATION, deleted_at__isnull=True)
+    for queue in collecting.exclude(state=ReviewQueue.State.CLOSED):
+        entries = [one.entry_id for one in apart[: max(adding.room_in(queue), 0)]]
+        changed(_COLLECT, {"queue": queue.pk, "of": of, "entries": entries})
+
+
 def follow(standings: Sequence[Standing], item: Item) -> None:
     """Bring the queues of disagreements up to how an item's entries stand now: what is disagreed on comes in, what all
     agree on by now goes, as long as nobody decided it."""

@@ -137,13 +137,15 @@ def _let_go(queue: ReviewQueue, ids: tuple[int, ...]) -> None:
 
 def _bring_up(queue: ReviewQueue, before: dict[str, Any]) -> None:
     """Entries that are open follow their queue; those that are done stay done."""
+    from quality.review.queues import adjudication
+
     now = timezone.now()
     is_open = QueueEntry.objects.filter(queue=queue, state=QueueEntry.State.OPEN)
     if before["is_blind"] != queue.is_blind:
         is_open.update(is_blind=queue.is_blind)
     if before["labels_needed"] != queue.labels_needed:
         is_open.update(labels_needed=queue.labels_needed)
-        counting.recount(list(is_open.values_list("pk", flat=True)), now)
+        adjudication.collect(counting.recount(list(is_open.values_list("pk", flat=True)), now))
     if before["ordering"] != queue.ordering:
         ordering.put_in_order(queue)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from quality.models import Assignment, Feedback, QueueEntry, ReviewQueue, ToolCall
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
-from quality.review.queues import adjudication, claiming, making, people
+from quality.review.queues import adding, adjudication, claiming, making, people
 from tenants.models import AuditEvent, Role, Tenant, User
 from tenants.scope import tenant_scope
 from tests.review.queues.conftest import MakeQueue, Members, entry_of
@@ -131,3 +131,19 @@ def test_who_is_no_reviewer_any_more_lets_go_of_what_was_handed_to_him(
         data = replace(making.data_of(queue), reviewers=(ada.pk, lead.pk))
         queue = making.keep_queue(data, actor=lead, pk=queue.pk)
         assert claiming.claim_next(queue, lead) == entry
+
+
+def test_disagreements_that_come_by_another_way_than_a_label_are_collected(
+    tenant: Tenant, calls: list[ToolCall], make_queue: MakeQueue, ada: User, bob: User, lead: User
+) -> None:
+    queue = make_queue(calls[:1], labels_needed=3)
+    with tenant_scope(tenant):
+        for call in calls[:2]:
+            record_label(item=item_of_call(call.pk), reviewer=ada, label="wrong_tool")
+            record_label(item=item_of_call(call.pk), reviewer=bob, label="good_reply")
+        collected = QueueEntry.objects.filter(queue=adjudication.make(queue, actor=lead))
+        assert not collected.exists()
+        queue = making.keep_queue(replace(making.data_of(queue), labels_needed=2), actor=lead, pk=queue.pk)
+        assert [entry.call_id for entry in collected] == [calls[0].pk]
+        adding.add_items(queue, [item_of_call(calls[1].pk)], actor=lead)
+        assert {entry.call_id for entry in collected.all()} == {calls[0].pk, calls[1].pk}
