@@ -413,6 +413,14 @@ SPECTACULAR_SETTINGS = {
         "ReplaySideName": "quality.models.ReplaySide.Name",
         "FindingOutcome": "quality.models.ReplayFinding.Outcome",
         "NotificationState": "quality.models.ReplayNotification.State",
+        "SuggestionState": "quality.models.Suggestion.State",
+        "SuggestionRunState": "quality.models.SuggestionRun.State",
+        "QueueState": "quality.models.ReviewQueue.State",
+        "QueueKind": "quality.models.ReviewQueue.Kind",
+        "EntryState": "quality.models.QueueEntry.State",
+        "AssignmentState": "quality.models.Assignment.State",
+        "BulkState": "quality.models.bulk.BulkState",
+        "BulkKind": "quality.models.bulk.BulkKind",
     },
 }
 

@@ -50,7 +50,7 @@ class BulkRequest(StrictRequest):
     filter = serializers.CharField(required=False, allow_blank=True, max_length=4_000)
 
 
-class ConfirmRequest(StrictRequest):
+class BulkConfirmRequest(StrictRequest):
     """`seen` is the preview's: what was looked at. Labels take `label`, `reason` and perhaps `note`; `tag` and `untag`
     take `tag`; `enqueue` takes `queueId`."""
 
@@ -245,7 +245,7 @@ class BulkConfirmView(TenantView):
     @extend_schema(
         operation_id="confirmBulkAction",
         tags=GROUP,
-        request=ConfirmRequest,
+        request=BulkConfirmRequest,
         responses={
             200: BulkSerializer,
             202: OpenApiResponse(BulkSerializer, description="A worker does it; read it again."),
@@ -255,7 +255,7 @@ class BulkConfirmView(TenantView):
     def post(self, request: TokenRequest, pk: int) -> Response:
         """Have done what was looked at. If the calls have changed since, 409: look again, then confirm."""
         action = action_of(pk, request)
-        wanted = read_body(ConfirmRequest, request)
+        wanted = read_body(BulkConfirmRequest, request)
         queue = queues_of(request.user).filter(pk=wanted["queueId"]).first() if "queueId" in wanted else None
         said = Wanted(
             label=wanted.get("label", ""),

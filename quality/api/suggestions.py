@@ -11,9 +11,9 @@ from rest_framework.response import Response
 
 from quality.api.base import TenantView, TokenRequest, in_scope, read_body, read_query
 from quality.api.problems import problem
-from quality.api.shapes import StrictRequest
+from quality.api.shapes import LabelField, StrictRequest
 from quality.filters import QueryForm
-from quality.models import Label, Suggestion, SuggestionRun
+from quality.models import Suggestion, SuggestionRun
 from quality.review.suggesting import runs
 from tenants.models import Scope
 
@@ -60,7 +60,7 @@ class SuggestionSerializer(serializers.Serializer):
     turnId = serializers.IntegerField(source="turn_id")
     cycle = serializers.IntegerField()
     model = serializers.CharField()
-    label = serializers.ChoiceField(choices=Label.choices)  # type: ignore[assignment]  # the field of DRF has it, too
+    label = LabelField()  # type: ignore[assignment]
     confidence = serializers.FloatField(allow_null=True)
     reason = serializers.CharField()
     state = serializers.ChoiceField(choices=Suggestion.State.choices)
