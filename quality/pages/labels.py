@@ -133,7 +133,9 @@ def _answers(found: ItemEvidence, mine: Feedback | None) -> list[dict[str, Any]]
     for label in reversed(found.labels):
         number = 1 + sum(not one["is_mine"] for one in answers)
         takes = f"answer_{number}" if label is not mine and number <= MAX_ANSWERS else ""
-        if takes and num_others == 1:
+        if takes and mine and (label.label, label.correction) == (mine.label, mine.correction):
+            takes = ""  # he says so already
+        elif takes and num_others == 1:
             takes = "agree"
         answers.append({"label": label, "is_mine": label is mine, "takes": takes})
     return answers

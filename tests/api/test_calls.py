@@ -46,6 +46,8 @@ def test_the_list_says_each_call_in_camel_case(tenant: Tenant, api: Apis) -> Non
         "label": None,
         "numLabels": 0,
         "hints": [],
+        "tags": [],
+        "archived": False,
     }
 
 

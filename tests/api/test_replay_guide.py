@@ -17,9 +17,10 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from quality.cases.gate import Exit
 from quality.cases.judge_model import MIN_KAPPA, MIN_LABELS
 from quality.models import Replay, ReplaySchedule
-from quality.replay import messages, webhook
+from quality.replay import messages
 from quality.replay.matrix import FLAGS, TROUBLE
 from quality.replay.run import run_replay
+from quality.webhooks import sending
 from tenants import endpoints, styles
 from tenants.endpoints import EndpointData
 from tenants.models import Role, Tenant
@@ -97,11 +98,11 @@ def test_the_receiver_takes_what_we_sign_once(tenant: Tenant) -> None:
         result = {"verdict": "Cases failed.", "gate": {"failed": ["x"], "missing": [], "red": ["REG-1"]}}
         replay = make_replay(case, counts=(0, 3), name="Nightly", exit_code=1, result=result)
         body = messages.webhook_body(replay, tenant)
-    secret = webhook.new_secret()
-    headers = dict(webhook.headers_of(secret, uuid.uuid4(), body, timezone.now()))
+    secret = sending.new_secret()
+    headers = dict(sending.headers_of(secret, uuid.uuid4(), body, timezone.now()))
     told = receive(secret, headers, body)
     assert told.startswith("Nightly: ")
     assert told.endswith("REG-1")
     assert receive(secret, headers, body) == "had it"
     with pytest.raises(WebhookVerificationError):
-        receive(webhook.new_secret(), headers, body)
+        receive(sending.new_secret(), headers, body)

@@ -97,7 +97,7 @@ def test_tools(ada: Desk, tenant) -> None:
     page.keyboard.insert_text(json.dumps(DEFINITION))
     tab_to(page, page.get_by_role("button", name="Import"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("1 tools are taken in")).to_be_visible()
+    expect(page.get_by_text("1 tool is taken in")).to_be_visible()
     write(page, "Calls in a turn optional", "5")
     page.keyboard.press("Enter")
     expect(page.get_by_text("The limits are set")).to_be_visible()

@@ -18,7 +18,7 @@ def test_a_figure_and_its_interval():
     assert measures.share_range(FULL) == "-21 to 50 %"
     assert measures.why_not(FULL) == ""
     with translation.override("it"):
-        assert measures.coefficient_range(FULL).startswith("−0,21 ")
+        assert measures.coefficient_range(FULL).startswith("da −0,21 ")
 
 
 @pytest.mark.parametrize("why", Why)

@@ -268,7 +268,7 @@ class TestMail:
         assert "get_weather" not in message.body
 
     @pytest.mark.parametrize(("chosen", "written"), [("ru", "ru"), ("", "en"), ("xx", "en")])
-    def test_it_is_written_in_the_language_of_its_reader(self, lab, monkeypatch, chosen, written) -> None:
+    def test_it_is_written_in_the_language_of_its_reader(self, lab, with_mail, monkeypatch, chosen, written) -> None:
         User.objects.filter(email=ADA).update(language=chosen)
         monkeypatch.setattr(notify.messages, "mail", lambda replay, tenant: f"{translation.get_language()}\n\n")
         (row,) = lab.end(lab.schedule(emails=(ADA,)))

@@ -276,8 +276,16 @@ def test_another_tenants_work_is_nobodys(tenant: Tenant, other_tenant: Tenant, a
         assert said_by(ada, viewer=ada).rows == []
 
 
-def test_events_of_a_reviewer_are_read_by_their_index(tenant: Tenant, ada: User) -> None:
+def test_events_of_a_reviewer_are_read_by_their_index(tenant: Tenant, ada: User, bob: User) -> None:
     with tenant_scope(tenant), connection.cursor() as cursor:
+        call = ToolCallFactory()  # of an empty table every index costs the same
+        rows = (
+            FeedbackEvent(
+                turn=call.turn, cycle=0, call=call, reviewer=bob, action="label", label="other", version=number
+            )
+            for number in range(1, 1_001)
+        )
+        FeedbackEvent.objects.bulk_create(rows)
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_sort = off")
         plan = reviewers._standing(ada).order_by("-pk")[:10].explain()
