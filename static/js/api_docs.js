@@ -6,6 +6,7 @@ SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis],
   layout: "BaseLayout",
   deepLinking: true,
+  docExpansion: "none",  // of so many operations the list of their kinds says more
   persistAuthorization: false,
   validatorUrl: null,
 });

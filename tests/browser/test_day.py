@@ -243,7 +243,7 @@ def test_the_filter_works_by_keyboard_and_stands_in_the_address(desk, member, ca
     expect(page.locator("[data-row]")).to_have_count(4)
     page.reload()
     expect(page.locator("[data-row]")).to_have_count(4)
-    ada.press("x")
+    ada.press("c")
     expect(page.locator("[data-row]")).to_have_count(12)
     ada.check()
 

@@ -188,7 +188,7 @@ def test_several_pending_calls_are_approved_at_once_by_keyboard(desk, member, ho
     expect(page.locator("input[name=call]:checked")).to_have_count(2)
     ada.press("A")
     expect(page.get_by_role("heading", name="Approve 2 calls?")).to_be_visible()
-    ada.press("Enter")
+    ada.press("y")
     expect(page.get_by_text("2 calls approved.")).to_be_visible()
     expect(page.locator("[data-card]")).to_have_count(1)
     ada.press("d")
