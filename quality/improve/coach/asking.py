@@ -10,9 +10,11 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from engine.strict_json import JsonError, read_json
 from quality.improve.coach.advice import MAX_EXAMPLE, MAX_ITEMS, MAX_LINE, MAX_RATIONALE, Advice, Kind, Suggestion
 from quality.improve.coach.reading import Reading, Remark
+from quality.model_answers import InvalidAnswer, json_in, messages_again
+
+__all__ = ["InvalidAnswer", "messages_again", "messages_for", "read_answer"]
 
 SYSTEM = """You coach an agent that answers people by calling tools. Reviewers marked calls that it got wrong. \
 Suggest what the agent should be told so that it does not happen again.
@@ -30,10 +32,6 @@ Rules:
 
 Answer with one JSON object and nothing else. It must be valid against this JSON Schema:
 """
-
-
-class InvalidAnswer(ValueError):
-    """The model's answer is not what was asked for; the message says where and why."""
 
 
 def _item(kind: Kind, *required: str, **properties: Any) -> dict[str, Any]:
@@ -107,18 +105,9 @@ def messages_for(reading: Reading) -> list[dict[str, str]]:
     ]
 
 
-def messages_again(messages: Sequence[Mapping[str, str]], answer: str, reason: str) -> list[dict[str, str]]:
-    """The same, after an answer that could not be read."""
-    return [
-        *map(dict, messages),
-        {"role": "assistant", "content": answer},
-        {"role": "user", "content": f"This cannot be used: {reason} Answer again with the JSON object alone."},
-    ]
-
-
 def read_answer(text: str, reading: Reading) -> Advice:
     """The advice in a model's answer; raises InvalidAnswer."""
-    value = _json_in(text)
+    value = json_in(text)
     errors = sorted(Draft202012Validator(SCHEMA).iter_errors(value), key=lambda error: list(map(str, error.path)))
     if errors:
         raise InvalidAnswer(_reason(errors[0]))
@@ -142,17 +131,6 @@ def _told(number: int, remark: Remark) -> dict[str, Any]:
 
 def _name(number: int) -> str:
     return f"r{number}"
-
-
-def _json_in(text: str) -> Any:
-    """The JSON object of an answer, with or without a fence or words around it."""
-    begin, end = text.find("{"), text.rfind("}")
-    if begin < 0 or end < begin:
-        raise InvalidAnswer("There is no JSON object in it.")
-    try:
-        return read_json(text[begin : end + 1])
-    except JsonError as error:
-        raise InvalidAnswer(f"It is not JSON: {error}.") from error
 
 
 def _reason(error: Any) -> str:

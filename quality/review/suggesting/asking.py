@@ -9,7 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.strict_json import JsonError, read_json
+from quality.model_answers import InvalidAnswer, json_in, messages_again
+
+__all__ = ["InvalidAnswer", "messages_again", "messages_for", "read_answer"]
+
 
 LABELS: Mapping[str, str] = {
     "good_reply": "right tool, right arguments, right moment; without a call: none was needed",
@@ -55,10 +58,6 @@ SCHEMA: dict[str, Any] = {
 RESPONSE_FORMAT = {"type": "json_schema", "json_schema": {"name": "suggestion", "schema": SCHEMA}}
 
 
-class InvalidAnswer(ValueError):
-    """The model's answer is not what was asked for; the message says where and why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Question:
     """One item as the model reads it. `tools` are {name, description, parameters}; `messages` are {role, text} and end
@@ -96,24 +95,9 @@ def messages_for(question: Question) -> list[dict[str, str]]:
     ]
 
 
-def messages_again(messages: Sequence[Mapping[str, str]], answer: str, reason: str) -> list[dict[str, str]]:
-    """The same, after an answer that could not be read."""
-    return [
-        *map(dict, messages),
-        {"role": "assistant", "content": answer},
-        {"role": "user", "content": f"This cannot be used: {reason} Answer again with the JSON object alone."},
-    ]
-
-
 def read_answer(text: str) -> Opinion:
     """The opinion in a model's answer, with or without a fence or words around it; raises InvalidAnswer."""
-    begin, end = text.find("{"), text.rfind("}")
-    if begin < 0 or end < begin:
-        raise InvalidAnswer("There is no JSON object in it.")
-    try:
-        said = read_json(text[begin : end + 1])
-    except JsonError as error:
-        raise InvalidAnswer(f"It is not JSON: {error}.") from error
+    said = json_in(text)
     said = said if isinstance(said, dict) else {}
     label = said.get("label")
     if not isinstance(label, str) or label not in LABELS:
