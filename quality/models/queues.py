@@ -298,7 +298,13 @@ class Suggestion(OnItem):
         ]
         indexes = [
             models.Index(fields=["tenant", "call"], name="label_suggestions_call_idx"),
-            models.Index(fields=["tenant", "run", "id"], name="label_suggestions_run_idx"),
+            models.Index(fields=["tenant", "run", "id"], include=["state"], name="label_suggestions_run_idx"),
+            models.Index(
+                fields=["tenant", "decided_by", "decided_at"],
+                include=["state"],
+                name="label_suggestions_decided_idx",
+                condition=Q(decided_by__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -418,7 +418,9 @@ class ReplayNotification(TenantModel):
             ),
         ]
         indexes = [
-            models.Index(fields=["next_at"], name="replay_notifications_due_idx", condition=models.Q(state="pending"))
+            models.Index(
+                fields=["tenant", "next_at"], name="replay_notifications_due_idx", condition=models.Q(state="pending")
+            )
         ]
 
     def __str__(self) -> str:

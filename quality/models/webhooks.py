@@ -73,7 +73,9 @@ class WebhookDelivery(TenantModel):
         ]
         indexes = [
             models.Index(fields=["tenant", "webhook", "-id"], name="webhook_deliveries_newest_idx"),
-            models.Index(fields=["next_at"], name="webhook_deliveries_due_idx", condition=models.Q(state="pending")),
+            models.Index(
+                fields=["tenant", "next_at"], name="webhook_deliveries_due_idx", condition=models.Q(state="pending")
+            ),
             models.Index(fields=["created_at"], name="webhook_deliveries_old_idx"),
         ]
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from django.conf import settings
 from django.core.mail import EmailMessage, mailers
-from django.db import connections, transaction
+from django.db import transaction
 from django.utils import timezone, translation
 
 from engine import net
@@ -151,14 +151,8 @@ class _Try:
 
 
 def deliver_due(now: dt.datetime | None = None) -> int:
-    """Publish what is due in every tenant; how many that were."""
-    with connections["janitor"].cursor() as cursor:
-        cursor.execute(
-            "SELECT tenant_id, id FROM replay_notifications WHERE state = 'pending' AND next_at <= %s "
-            "ORDER BY next_at LIMIT %s",
-            [now or timezone.now(), PUBLISHED_AT_ONCE],
-        )
-        due = cursor.fetchall()
+    """Publish what is due in every tenant, by turns; how many that were."""
+    due = tries.due_by_turns(ReplayNotification, now or timezone.now(), PUBLISHED_AT_ONCE)
     for tenant_id, pk in due:
         tasks.publish(tasks.deliver_notification, tenant_id, pk)
     return len(due)

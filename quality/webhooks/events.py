@@ -5,11 +5,13 @@ writer can forget one. Bodies hold references and links, never evidence: a recei
 """
 
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 
@@ -20,14 +22,19 @@ EVERY = "*"
 TEST = "webhook.test"
 
 
+type Rows = Sequence[AuditEvent]
+type Said = Iterator[tuple[AuditEvent, dict[str, Any]]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of event. `data` makes the body's `data` of a row of the audit log; None: there is nothing to tell."""
+    """A kind of event. `data` makes the body's `data` of many rows of the audit log at once, for a bulk action writes
+    hundreds; it passes over those of which there is nothing to tell."""
 
     name: str
     label: Any
     actions: tuple[str, ...]
-    data: Callable[[AuditEvent, Tenant], dict[str, Any] | None]
+    data: Callable[[Rows, Tenant], Said]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +46,20 @@ class Message:
     body: str
 
 
-def message_of(row: AuditEvent, tenant: Tenant) -> Message | None:
-    """The message about a row of the audit log; None where it is of no kind that webhooks know."""
-    kind = BY_ACTION.get(row.action)
-    data = kind.data(row, tenant) if kind else None
-    if kind is None or data is None:
-        return None
-    said = {"type": kind.name, "timestamp": row.at.isoformat(), "tenant": tenant.slug, "data": data}
-    return Message(event=kind.name, subject=f"{row.object_type} {row.object_id}", body=_json(said))
+def messages_of(rows: Rows, tenant: Tenant) -> list[Message]:
+    """The messages about rows of the audit log, in their order; none about those of no kind that webhooks know."""
+    alike = defaultdict(list)
+    for row in rows:
+        if kind := BY_ACTION.get(row.action):
+            alike[kind.data].append(row)
+    said = {row.pk: data for make, found in alike.items() for row, data in make(found, tenant)}
+    return [_message(row, said[row.pk], tenant) for row in rows if row.pk in said]
+
+
+def _message(row: AuditEvent, data: dict[str, Any], tenant: Tenant) -> Message:
+    name = BY_ACTION[row.action].name
+    said = {"type": name, "timestamp": row.at.isoformat(), "tenant": tenant.slug, "data": data}
+    return Message(event=name, subject=f"{row.object_type} {row.object_id}", body=_json(said))
 
 
 def test_body(name: str, tenant: Tenant, moment: Any) -> str:
@@ -65,16 +78,34 @@ def _person(user: User | None) -> dict[str, Any] | None:
     return {"id": user.pk, "name": str(user)} if user else None
 
 
-def _label(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
-    """Of a label given or taken back: the item, what this reviewer says of it now and said before."""
-    item = (
-        {"call_id": int(row.object_id)}
-        if row.object_type == "tool_call"
-        else {"turn_id": int(row.object_id), "call_id": None, "cycle": row.detail["cycle"]}
-    )
-    event = FeedbackEvent.objects.select_related("reviewer").filter(version=row.detail["version"], **item).first()
-    if event is None:
-        return None
+type ItemKey = tuple[int | None, int, int]
+
+
+def _labels(rows: Rows, tenant: Tenant) -> Said:
+    """Of labels given or taken back: the item, what this reviewer says of it now and said before."""
+    found = _steps([_step_key(row) for row in rows])
+    for row in rows:
+        if event := found.get(_step_key(row)):
+            yield row, _label(event, row, tenant)
+
+
+def _step_key(row: AuditEvent) -> tuple[ItemKey, int]:
+    """Which step of which item's history a row is about."""
+    pk, version = int(row.object_id), row.detail["version"]
+    return ((pk, 0, 0) if row.object_type == "tool_call" else (None, pk, row.detail["cycle"])), version
+
+
+def _steps(keys: Sequence[tuple[ItemKey, int]]) -> dict[tuple[ItemKey, int], FeedbackEvent]:
+    calls = Q(call_id__in={call for (call, _turn, _cycle), _version in keys if call is not None})
+    turns = Q(call_id=None, turn_id__in={turn for (call, turn, _cycle), _version in keys if call is None})
+    steps = FeedbackEvent.objects.filter(calls | turns, version__in={version for _item, version in keys})
+    return {
+        ((step.call_id, 0, 0) if step.call_id else (None, step.turn_id, step.cycle), step.version): step
+        for step in steps.select_related("reviewer")
+    }
+
+
+def _label(event: FeedbackEvent, row: AuditEvent, tenant: Tenant) -> dict[str, Any]:
     page = (
         _page("call-detail", tenant, pk=event.call_id)
         if event.call_id
@@ -94,10 +125,14 @@ def _label(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
     }
 
 
-def _proposal(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
-    found = Proposal.objects.filter(pk=row.object_id).first()
-    if found is None:
-        return None
+def _proposals(rows: Rows, tenant: Tenant) -> Said:
+    found = Proposal.objects.in_bulk({int(row.object_id) for row in rows})
+    for row in rows:
+        if proposal := found.get(int(row.object_id)):
+            yield row, _proposal(proposal, row, tenant)
+
+
+def _proposal(found: Proposal, row: AuditEvent, tenant: Tenant) -> dict[str, Any]:
     return {
         "id": found.pk,
         "state": found.state,
@@ -111,10 +146,15 @@ def _proposal(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
     }
 
 
-def _case(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
-    found = Case.objects.filter(number=int(row.object_id.removeprefix("REG-"))).first()
-    if found is None:
-        return None
+def _cases(rows: Rows, tenant: Tenant) -> Said:
+    numbers = {row.pk: int(row.object_id.removeprefix("REG-")) for row in rows}
+    found = {case.number: case for case in Case.objects.filter(number__in=set(numbers.values()))}
+    for row in rows:
+        if case := found.get(numbers[row.pk]):
+            yield row, _case(case, row, tenant)
+
+
+def _case(found: Case, row: AuditEvent, tenant: Tenant) -> dict[str, Any]:
     return {
         "id": found.ref,
         "version": found.version,
@@ -127,20 +167,20 @@ def _case(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
     }
 
 
-def _import(row: AuditEvent, tenant: Tenant) -> dict[str, Any]:
-    return {
-        "created": row.detail.get("created", 0),
-        "changed": row.detail.get("changed", 0),
-        "unchanged": row.detail.get("unchanged", 0),
-        "by": _person(row.actor),
-        "url": _page("case-list", tenant),
-    }
+def _imports(rows: Rows, tenant: Tenant) -> Said:
+    for row in rows:
+        numbers = {name: row.detail.get(name, 0) for name in ("created", "changed", "unchanged")}
+        yield row, numbers | {"by": _person(row.actor), "url": _page("case-list", tenant)}
 
 
-def _replay(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
-    found = Replay.objects.defer("result").filter(pk=row.object_id).first()
-    if found is None:
-        return None
+def _replays(rows: Rows, tenant: Tenant) -> Said:
+    found = Replay.objects.defer("result").in_bulk({int(row.object_id) for row in rows})
+    for row in rows:
+        if replay := found.get(int(row.object_id)):
+            yield row, _replay(replay, row, tenant)
+
+
+def _replay(found: Replay, row: AuditEvent, tenant: Tenant) -> dict[str, Any]:
     return {
         "id": found.pk,
         "name": found.name,
@@ -156,25 +196,25 @@ def _replay(row: AuditEvent, tenant: Tenant) -> dict[str, Any] | None:
 
 
 KINDS = (
-    Kind(name="label.given", label=_("A label is given"), actions=("feedback.labelled",), data=_label),
-    Kind(name="label.undone", label=_("A label is taken back"), actions=("feedback.undone",), data=_label),
-    Kind(name="proposal.tracked", label=_("A proposal is tracked"), actions=("proposal.tracked",), data=_proposal),
-    Kind(name="proposal.applied", label=_("A proposal is applied"), actions=("proposal.applied",), data=_proposal),
+    Kind(name="label.given", label=_("A label is given"), actions=("feedback.labelled",), data=_labels),
+    Kind(name="label.undone", label=_("A label is taken back"), actions=("feedback.undone",), data=_labels),
+    Kind(name="proposal.tracked", label=_("A proposal is tracked"), actions=("proposal.tracked",), data=_proposals),
+    Kind(name="proposal.applied", label=_("A proposal is applied"), actions=("proposal.applied",), data=_proposals),
     Kind(
-        name="proposal.dismissed", label=_("A proposal is dismissed"), actions=("proposal.dismissed",), data=_proposal
+        name="proposal.dismissed", label=_("A proposal is dismissed"), actions=("proposal.dismissed",), data=_proposals
     ),
-    Kind(name="proposal.reopened", label=_("A proposal is reopened"), actions=("proposal.reopened",), data=_proposal),
-    Kind(name="case.created", label=_("A case is made"), actions=("case.created",), data=_case),
-    Kind(name="case.changed", label=_("A case is changed"), actions=("case.edited", "case.merged"), data=_case),
-    Kind(name="case.archived", label=_("A case is archived"), actions=("case.archived",), data=_case),
-    Kind(name="case.restored", label=_("A case is restored"), actions=("case.restored",), data=_case),
-    Kind(name="cases.imported", label=_("Cases are imported"), actions=("cases.imported",), data=_import),
-    Kind(name="replay.started", label=_("A replay begins"), actions=("replay.started",), data=_replay),
+    Kind(name="proposal.reopened", label=_("A proposal is reopened"), actions=("proposal.reopened",), data=_proposals),
+    Kind(name="case.created", label=_("A case is made"), actions=("case.created",), data=_cases),
+    Kind(name="case.changed", label=_("A case is changed"), actions=("case.edited", "case.merged"), data=_cases),
+    Kind(name="case.archived", label=_("A case is archived"), actions=("case.archived",), data=_cases),
+    Kind(name="case.restored", label=_("A case is restored"), actions=("case.restored",), data=_cases),
+    Kind(name="cases.imported", label=_("Cases are imported"), actions=("cases.imported",), data=_imports),
+    Kind(name="replay.started", label=_("A replay begins"), actions=("replay.started",), data=_replays),
     Kind(
         name="replay.finished",
         label=_("A replay ends"),
         actions=("replay.done", "replay.failed", "replay.cancelled"),
-        data=_replay,
+        data=_replays,
     ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -130,17 +130,16 @@ def send_again(delivery: WebhookDelivery, *, actor: User, token: ApiToken | None
 def send_all_again(hook: Webhook, since: dt.datetime, *, actor: User, token: ApiToken | None = None) -> int:
     """All messages since a moment that were sent or given up, oldest first; how many. Raises ValidationError."""
     _check_enabled(hook)
-    rows = WebhookDelivery.objects.select_for_update(skip_locked=True).filter(webhook=hook, created_at__gte=since)
-    found = list(rows.exclude(state=tries.PENDING).order_by("pk")[: MAX_REPEATED + 1])
-    if len(found) > MAX_REPEATED:
-        text = f"These are more than {MAX_REPEATED:,} messages. Choose a later moment."
-        raise ValidationError({"since": ValidationError(text, "too_many")})
-    for row in found:
-        tries.again(row)
-    _record("webhook.replayed", hook, actor, token, since=since.isoformat(), messages=len(found))
-    for row in found[: outbox.PUBLISHED_AT_ONCE]:  # the tick publishes the rest
-        outbox.publish_on_commit(row)
-    return len(found)
+    rows = WebhookDelivery.objects.filter(webhook=hook, created_at__gte=since).exclude(state=tries.PENDING)
+    ids = list(rows.order_by("pk").values_list("pk", flat=True)[: MAX_REPEATED + 1])
+    if len(ids) > MAX_REPEATED:
+        told = _("These are more than %(limit)s messages. Choose a later moment.")
+        raise ValidationError({"since": ValidationError(told % {"limit": number_format(MAX_REPEATED)}, "too_many")})
+    repeated = tries.all_again(WebhookDelivery.objects.filter(pk__in=ids))
+    _record("webhook.replayed", hook, actor, token, since=since.isoformat(), messages=repeated)
+    for row in WebhookDelivery.objects.filter(pk__in=ids[: outbox.PUBLISHED_AT_ONCE]).only("tenant_id", "pk"):
+        outbox.publish_on_commit(row)  # the tick publishes the rest
+    return repeated
 
 
 def _check_enabled(hook: Webhook) -> None:

@@ -7,7 +7,7 @@ import datetime as dt
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from quality import tasks
 from quality.models import Webhook, WebhookDelivery
 from quality.webhooks import events, sending, tries
 from quality.webhooks.sending import Answer
-from tenants import outbound, secrets
+from tenants import audit, outbound, secrets
 from tenants.envelope import SecretInvalid
 from tenants.models import AuditEvent, Tenant
 from tenants.scope import current_tenant_id, tenant_scope
@@ -50,15 +50,12 @@ def _write(rows: Sequence[AuditEvent]) -> None:
     if not hooks:
         return
     tenant = Tenant.objects.get(pk=current_tenant_id())
-    written = []
-    for row in rows:
-        message = events.message_of(row, tenant)
-        if message is not None:
-            written += [
-                WebhookDelivery(webhook=hook, message_id=uuid.uuid4(), **vars(message))
-                for hook in hooks
-                if message.event in hook.events or events.EVERY in hook.events
-            ]
+    written = [
+        WebhookDelivery(webhook=hook, message_id=uuid.uuid4(), **vars(message))
+        for message in events.messages_of(rows, tenant)
+        for hook in hooks
+        if message.event in hook.events or events.EVERY in hook.events
+    ]
     for made in WebhookDelivery.objects.bulk_create(written)[:PUBLISHED_AT_ONCE]:  # the tick publishes the rest
         publish_on_commit(made)
 
@@ -90,10 +87,23 @@ def deliver(delivery_id: int, *, tenant_id: int, now: dt.datetime | None = None)
     row = claimed.row
     answer = sending.post(claimed.guard, claimed.url, secret=claimed.secret, message_id=row.message_id, body=row.body)
     with tenant_scope(tenant_id):
+        if answer.status == sending.GONE and not _disable(row.webhook, answer.error):
+            answer = replace(
+                answer, error="The receiver said that it is gone; the webhook was changed since.", is_final=False
+            )
         tries.keep(row, answer, now)
-        if answer.status == sending.GONE:
-            Webhook.objects.filter(pk=row.webhook_id).update(is_enabled=False, disabled_why=answer.error)
     return answer
+
+
+def _disable(hook: Webhook, why: str) -> bool:
+    """Switch a webhook off that is gone. False if somebody has changed it since it was read, say its address, or has
+    switched it on again: then what the old one says binds nobody."""
+    same = Webhook.objects.filter(pk=hook.pk, url=hook.url, updated_at=hook.updated_at)
+    if not same.update(is_enabled=False, disabled_why=why):
+        return False
+    detail = {"name": hook.name, "to": outbound.origin(hook.url), "why": why}
+    audit.record("webhook.disabled", object_type="webhook", object_id=hook.pk, detail=detail)
+    return True
 
 
 def _claim(delivery_id: int, now: dt.datetime) -> _Try | Answer | None:
@@ -122,14 +132,8 @@ def secret_of(hook: Webhook, *, run: str) -> str | Answer:
 
 
 def deliver_due(now: dt.datetime | None = None) -> int:
-    """Publish what is due in every tenant; how many that were."""
-    with connections["janitor"].cursor() as cursor:
-        cursor.execute(
-            "SELECT tenant_id, id FROM webhook_deliveries WHERE state = 'pending' AND next_at <= %s "
-            "ORDER BY next_at LIMIT %s",
-            [now or timezone.now(), PUBLISHED_AT_ONCE],
-        )
-        found = cursor.fetchall()
+    """Publish what is due in every tenant, by turns; how many that were."""
+    found = tries.due_by_turns(WebhookDelivery, now or timezone.now(), PUBLISHED_AT_ONCE)
     for tenant_id, pk in found:
         tasks.publish(tasks.deliver_webhook, tenant_id, pk)
     return len(found)

@@ -1,13 +1,14 @@
 """How a message that is a row is tried until it has arrived: claims, pauses, giving up.
 
 For any model with `message_id`, `state` (pending, sent, failed), `attempt`, `next_at`, `status`, `error` and `sent_at`.
-Functions need an open tenant scope.
+All but `due_by_turns` need an open tenant scope.
 """
 
 import datetime as dt
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db import connections
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from quality.webhooks.sending import Answer
@@ -22,6 +23,22 @@ LEASE = dt.timedelta(minutes=5)  # longer than any try takes; then it is another
 
 class OnItsWay(Exception):
     """The message is being sent already."""
+
+
+_DUE = """
+SELECT waiting.tenant_id, waiting.id FROM tenants t CROSS JOIN LATERAL (
+    SELECT tenant_id, id, next_at, row_number() OVER (ORDER BY next_at) AS place FROM {table}
+    WHERE tenant_id = t.id AND state = 'pending' AND next_at <= %(now)s ORDER BY next_at LIMIT %(limit)s
+) waiting ORDER BY waiting.place, waiting.next_at LIMIT %(limit)s
+"""
+
+
+def due_by_turns(model: type[Model], now: dt.datetime, limit: int) -> list[tuple[int, int]]:
+    """(tenant, id) of what is to be tried now: of each tenant its oldest, then of each its second oldest, and so on, so
+    that nobody waits for another tenant's backlog. Asks as the janitor."""
+    with connections["janitor"].cursor() as cursor:
+        cursor.execute(_DUE.format(table=model._meta.db_table), {"now": now, "limit": limit})
+        return list(cursor.fetchall())
 
 
 def due(rows: QuerySet[Any], pk: int, now: dt.datetime) -> Any | None:
@@ -60,5 +77,16 @@ def again(row: Any) -> None:
     """Once more from the first try, under the same id. The caller holds the row. Raises OnItsWay."""
     if row.state == PENDING:
         raise OnItsWay("It is on its way already. Wait for what comes of it.")
-    row.state, row.attempt, row.next_at, row.status, row.error = PENDING, 0, timezone.now(), None, ""
-    row.save(update_fields=["state", "attempt", "next_at", "status", "error"])
+    afresh = _afresh()
+    for name, value in afresh.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(afresh))
+
+
+def all_again(rows: QuerySet[Any]) -> int:
+    """Each of these that is on its way no more, once more from the first try; how many."""
+    return rows.exclude(state=PENDING).update(**_afresh())
+
+
+def _afresh() -> dict[str, Any]:
+    return {"state": PENDING, "attempt": 0, "next_at": timezone.now(), "status": None, "error": ""}

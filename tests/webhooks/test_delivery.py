@@ -2,11 +2,14 @@
 
 import datetime as dt
 import threading
+import uuid
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connections
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from standardwebhooks import Webhook as Receiver
 
@@ -64,6 +67,45 @@ def test_gone_disables_the_webhook_and_what_waits_is_not_sent(lab, server) -> No
     second = lab.deliver(second)
     assert (second.state, second.error) == ("failed", "The webhook is disabled.")
     assert len(server.seen) == 1
+
+
+def test_gone_of_an_address_that_was_changed_since_disables_nothing(lab, server) -> None:
+    hook = lab.keep("label.given")
+    row = label(lab)
+    changed = hooks.Wanted(name="Desk", url=f"{hook.url}&moved=yes", events=("label.given",))
+
+    def moved(handler: BaseHTTPRequestHandler) -> None:
+        """While the try is under way, an admin enters the new address."""
+        with tenant_scope(lab.tenant):
+            hooks.keep(changed, actor=lab.admin, pk=hook.pk)
+        connections.close_all()
+        handler.send_response(410)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server.answers = [Answer(send=moved), Answer(200)]
+    row = lab.deliver(row)
+    assert (row.state, row.status, "changed since" in row.error) == ("pending", 410, True)
+    assert [one.is_enabled for one in lab.hooks()] == [True]
+    assert lab.deliver(row, row.next_at).state == "sent"
+    assert server.seen[-1].target.endswith("moved=yes")
+
+
+def test_no_tenant_waits_for_the_backlog_of_another(lab, other_tenant, server, published, monkeypatch) -> None:
+    monkeypatch.setattr(outbox, "PUBLISHED_AT_ONCE", 4)
+    now = timezone.now()
+    waiting = {}
+    for tenant, number, age in ((lab.tenant, 9, dt.timedelta(hours=1)), (other_tenant, 2, dt.timedelta(minutes=1))):
+        with tenant_scope(tenant):
+            hook = Webhook.objects.create(name="Desk", url="http://127.0.0.1/", events=["*"], created_by=lab.admin)
+            WebhookDelivery.objects.bulk_create(
+                WebhookDelivery(webhook=hook, message_id=uuid.uuid4(), next_at=now - age + dt.timedelta(seconds=place))
+                for place in range(number)
+            )
+            waiting[tenant] = list(WebhookDelivery.objects.order_by("next_at").values_list("pk", flat=True))
+    assert outbox.deliver_due(now) == 4
+    mine, theirs = waiting[lab.tenant], waiting[other_tenant]
+    assert [pk for _task, _tenant, pk in published] == [mine[0], theirs[0], mine[1], theirs[1]]
 
 
 def test_redirects_are_not_followed_and_the_guard_judges_each_try(lab, server, settings) -> None:
@@ -138,7 +180,10 @@ def test_all_since_a_moment_are_sent_again(lab, server, published) -> None:
         lab.deliver(row)
     with tenant_scope(lab.tenant):
         WebhookDelivery.objects.filter(pk=rows[0].pk).update(created_at=timezone.now() - dt.timedelta(hours=2))
-        assert hooks.send_all_again(hook, timezone.now() - dt.timedelta(hours=1), actor=lab.admin) == 1
+        ago = timezone.now() - dt.timedelta(hours=1)
+        with CaptureQueriesContext(connection) as asked:
+            assert hooks.send_all_again(hook, ago, actor=lab.admin) == 1
+        assert sum("UPDATE" in one["sql"] for one in asked.captured_queries) == 1
     assert [lab.seen(row).state for row in rows] == ["sent", "pending", "pending"]
 
 

@@ -12,7 +12,7 @@ from quality.replay import ending
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label, undo
 from quality.webhooks import events, outbox
-from tenants.models import Tenant
+from tenants.models import AuditEvent, Tenant
 from tenants.scope import tenant_scope
 from tests.factories import CaseFactory, ProposalFactory, ToolCallFactory, TurnFactory
 from tests.replay.rows import make_replay
@@ -49,6 +49,21 @@ def test_a_label_and_its_undo_are_told_with_links_and_without_evidence(lab) -> N
     }
     assert (after["label"], after["before"], after["version"]) == (None, "bad_args", 2)
     assert not any("Zurich" in row.body or "Bern" in row.body for row in lab.written())
+
+
+def test_many_labels_at_once_are_told_with_as_many_queries_as_one(lab, django_assert_num_queries) -> None:
+    with tenant_scope(lab.tenant):
+        items = [item_of_call(ToolCallFactory().pk) for _ in range(5)]
+        items.append(item_of_turn(TurnFactory(num_calls=0).pk))
+        for item in items:
+            record_label(item=item, reviewer=lab.admin, label="bad_args")
+        record_label(item=items[0], reviewer=lab.admin, label="good_reply")
+        rows = list(AuditEvent.objects.filter(action="feedback.labelled").select_related("actor").order_by("pk"))
+        with django_assert_num_queries(1):
+            found = events.messages_of(rows, lab.tenant)
+    said = [json.loads(one.body)["data"] for one in found]
+    assert [one["callId"] for one in said] == [*(item.call_id for item in items), items[0].call_id]
+    assert (said[0]["label"], said[-1]["label"], said[-1]["before"]) == ("bad_args", "good_reply", "bad_args")
 
 
 def test_a_reply_without_a_call_is_told_by_its_turn(lab) -> None:
