@@ -208,7 +208,7 @@ def test_secrets(ada: Desk, tenant) -> None:
 
 def test_schedules(ada: Desk, tenant) -> None:
     page = ada.open("/t/acme/")
-    open_place(ada, page, "h", "Schedules")
+    open_place(ada, page, "h", "Schedules of turns")
     ada.press("a")
     write(page, "Name", "Morning check")
     write(page, "Message", "Are you well?")
