@@ -214,8 +214,8 @@ def _taken(since: dt.datetime, until: dt.datetime, reviewers: Iterable[int]) -> 
         .order_by()
         .values_list("decided_by")
         .annotate(
-            accepted=Count("*", filter=Q(state=state.ACCEPTED)),
-            decided=Count("*", filter=Q(state__in=[state.ACCEPTED, state.OVERRULED])),
+            accepted=Count("pk", filter=Q(state=state.ACCEPTED)),
+            decided=Count("pk", filter=Q(state__in=[state.ACCEPTED, state.OVERRULED])),
         )
     )
     return {reviewer: measures.share(accepted, decided) for reviewer, accepted, decided in rows}

@@ -2,13 +2,31 @@
 
 import datetime as dt
 import json
+import uuid
 from typing import Any
 
 from django.utils import timezone
 
-from quality.models import Case, Import, ImportIssue, Schedule
+from quality.calls import CallFilter
+from quality.export import Order
+from quality.export_jobs import order_export
+from quality.improve.coach import runs as coach
+from quality.models import (
+    Case,
+    Import,
+    ImportIssue,
+    Schedule,
+    Suggestion,
+    SuggestionRun,
+    ToolCall,
+    Webhook,
+    WebhookDelivery,
+)
+from quality.review import views
+from quality.review.bulk import preview
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
+from quality.review.queues import adding, making
 from quality.turns.cron import next_slot
 from tenants import access, endpoints, exchange, styles, tools
 from tenants.models import ExchangeCustomer, ExchangeOrder, ExchangeRate, Membership, Role, Tenant, User
@@ -27,6 +45,7 @@ from tests.factories import (
 )
 from tests.pages.own_turns import own_turn, reply, waiting_call
 from tests.pages.replay_rows import make_replay, make_row, samples_of
+from tests.replay.rows import make_schedule
 
 TOOL = {
     "name": "get_order",
@@ -53,6 +72,8 @@ def make_world(slug: str = "acme", *, word: str = "") -> Membership:
         _own_turns(admin.user)
         _fixes(admin.user, word)
         _import(admin.user, word)
+        _review(admin, word)
+        _jobs(admin.user, word)
         return admin
 
 
@@ -125,3 +146,39 @@ def _import(user: User, word: str) -> None:
         finished_at=timezone.now() - dt.timedelta(minutes=2),
     )  # fmt: skip
     ImportIssue.objects.create(import_job=job, index=1_233, line=1_234, code="x", path="y", message=f"{word}no")
+
+
+def _review(admin: Membership, word: str) -> None:
+    """Two people's answers, a queue that waits and one of disagreements, a saved view, models' suggestions."""
+    olga = User.objects.get(email="olga@example.com")
+    calls = list(ToolCall.objects.filter(turn__conversation_id=f"{word}talk").order_by("pk"))
+    for call in calls:
+        record_label(item=item_of_call(call.pk), reviewer=olga, label="other", note=f"{word}odd")
+    queue = making.keep_queue(
+        making.QueueData(name=f"{word}Nightly", labels_needed=2, guidelines=f"{word}Look twice."), actor=admin.user
+    )
+    adding.add_items(queue, [item_of_call(call.pk) for call in ToolCall.objects.order_by("pk")], actor=admin.user)
+    views.save(page="calls", name=f"{word}Failures", query="error=yes", by=admin, is_shared=True)
+    run = SuggestionRun.objects.create(
+        endpoint_label="expert", max_items=12_345, created_by=admin.user, state="done", query="error=yes"
+    )
+    Suggestion.objects.create(
+        run=run, turn=calls[0].turn, cycle=0, call=calls[0], model="expert", label="bad_args", reason=f"{word}why",
+        confidence=0.75, state="overruled", decided_by=olga, decided_label="other", decided_at=timezone.now(),
+    )  # fmt: skip
+
+
+def _jobs(user: User, word: str) -> None:
+    """What goes on aside: an action on many calls, a file, the coach's advice, replays by the clock, messages out."""
+    preview.make(kind="label", by=user, call_ids=list(ToolCall.objects.values_list("pk", flat=True)))
+    order_export(Order(wanted=CallFilter()), actor=user)
+    coach.start(style_id="plain", by=user, model_label=coach.RULES)
+    make_schedule(name=f"{word}Every night", created_by=user)
+    hook = Webhook.objects.create(
+        name=f"{word}Desk", url="https://hooks.example.com/quality", events=["*"], created_by=user
+    )
+    for state, status in (("sent", 204), ("failed", 500)):
+        WebhookDelivery.objects.create(
+            webhook=hook, event="label.given", subject="call 1234", message_id=uuid.uuid4(), body="{}", state=state,
+            status=status, attempt=1_234, sent_at=timezone.now(), error="" if state == "sent" else "Refused.",
+        )  # fmt: skip
