@@ -83,7 +83,7 @@ PAGE_SIZE = 200
 
 
 def _run(pk: int) -> SuggestionRun:
-    found = runs.with_outcomes().filter(pk=pk).first()
+    found = runs.with_outcomes([pk]).first()
     if found is None:
         raise Http404
     return found

@@ -75,10 +75,11 @@ def suggestion_list(request: TenantRequest) -> HttpResponse:
 
 @require_GET
 @tenant_view()
-def suggestion_progress(request: TenantRequest) -> HttpResponse:
-    """The table alone, while runs are going."""
-    context = {"runs": runs.every(), "live": runs.LIVE, "may_start": request.membership.may(Role.ADMIN)}
-    return render(cast(HttpRequest, request), "quality/suggestions.html#runs", context)
+def suggestion_progress(request: TenantRequest, pk: int) -> HttpResponse:
+    """The row of one run, while it is going: all others are not counted again."""
+    run = get_object_or_404(runs.with_outcomes([pk]))
+    context = {"run": run, "live": runs.LIVE, "may_start": request.membership.may(Role.ADMIN)}
+    return render(cast(HttpRequest, request), "quality/suggestions.html#run", context)
 
 
 @require_POST

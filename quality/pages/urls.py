@@ -68,7 +68,7 @@ urlpatterns = [
     path("charts/", charts.chart_page, name="chart-page"),
     *[path(f"charts/{name}.csv", charts.chart_sheet, {"name": name}, name="chart-sheet") for name in charts.SHEETS],
     path("suggestions/", suggestions.suggestion_list, name="suggestion-list"),
-    path("suggestions/progress/", suggestions.suggestion_progress, name="suggestion-progress"),
+    path("suggestions/<int:pk>/progress/", suggestions.suggestion_progress, name="suggestion-progress"),
     *[
         path(f"suggestions/<int:pk>/{step}/", suggestions.suggestion_step, {"step": step}, name=f"suggestion-{step}")
         for step in suggestions.STEPS

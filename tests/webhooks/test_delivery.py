@@ -64,6 +64,7 @@ def test_gone_disables_the_webhook_and_what_waits_is_not_sent(lab, server) -> No
     with tenant_scope(lab.tenant):
         hook = Webhook.objects.get(pk=hook.pk)
         assert (hook.is_enabled, "gone" in hook.disabled_why) == (False, True)
+        assert AuditEvent.objects.get(action="webhook.disabled").detail["to"] == f"http://127.0.0.1:{server.port}"
     second = lab.deliver(second)
     assert (second.state, second.error) == ("failed", "The webhook is disabled.")
     assert len(server.seen) == 1

@@ -12,9 +12,7 @@ from jsonschema import Draft202012Validator
 
 from quality.improve.coach.advice import MAX_EXAMPLE, MAX_ITEMS, MAX_LINE, MAX_RATIONALE, Advice, Kind, Suggestion
 from quality.improve.coach.reading import Reading, Remark
-from quality.model_answers import InvalidAnswer, json_in, messages_again
-
-__all__ = ["InvalidAnswer", "messages_again", "messages_for", "read_answer"]
+from quality.model_answers import InvalidAnswer, json_in
 
 SYSTEM = """You coach an agent that answers people by calling tools. Reviewers marked calls that it got wrong. \
 Suggest what the agent should be told so that it does not happen again.

@@ -11,8 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from http import HTTPStatus
+from functools import partial
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -21,17 +20,16 @@ from django.db.models import F, Q
 from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
-from engine.net import Guard, Refused
-from engine.providers.openai import OpenAIModel
-from engine.providers.protocol import Exchange, ModelError, Request
-from quality import tasks
+from engine.net import Refused
+from engine.providers.protocol import Exchange, ModelError
+from quality import model_questions, tasks
 from quality.improve.coach import asking, rules
 from quality.improve.coach.advice import Advice
 from quality.improve.coach.reading import NoSuchStyle, Reading, read
+from quality.model_answers import InvalidAnswer
+from quality.model_questions import Seat, Talk, Unavailable
 from quality.models import CoachItem, CoachRun, CoachState
-from tenants import audit, endpoints, outbound
-from tenants.endpoints import ChosenModel
-from tenants.envelope import SecretInvalid
+from tenants import audit
 from tenants.models import ApiToken, ModelEndpoint, Tenant, User
 from tenants.scope import tenant_scope
 
@@ -45,14 +43,6 @@ MODEL, RULES = "model", "rules"
 
 class ModelGaveUp(Exception):
     """The model gave no advice that can be used; the message says why, and what to do."""
-
-
-@dataclass(slots=True)
-class Talk:
-    """What was said to the model and back, kept whatever came of it."""
-
-    exchanges: list[Exchange] = field(default_factory=list)
-    num_tokens: int = 0
 
 
 def models_to_ask() -> list[ModelEndpoint]:
@@ -118,19 +108,19 @@ def run(run_id: int, *, tenant: Tenant | int) -> CoachRun | None:
             return None
         try:
             reading = read(claimed.style_id, feedback_ids=claimed.feedback_ids)
-            chosen, guard, key = _model(claimed)
-        except (NoSuchStyle, ModelGaveUp) as error:
+            seat = model_questions.seat_of(claimed.model_label, run=f"coach:{claimed.pk}")
+        except (NoSuchStyle, Unavailable) as error:
             _fail(claimed, str(error))
             return claimed
     talk = Talk()
     advice, failure = None, ""
     try:
-        advice = asyncio.run(_asked(chosen, guard, key, reading, talk))
+        advice = asyncio.run(_asked(seat, reading, talk))
     except ModelGaveUp as error:
         failure = str(error)
     with tenant_scope(tenant):
         claimed.exchanges = _kept(talk.exchanges)
-        claimed.num_tokens = talk.num_tokens
+        claimed.num_tokens = talk.usage.total_tokens
         if advice is None:
             _fail(claimed, failure)
         else:
@@ -158,56 +148,26 @@ def _claim(run_id: int) -> CoachRun | None:
     return CoachRun.objects.get(pk=run_id) if claimed else None
 
 
-def _model(claimed: CoachRun) -> tuple[ChosenModel, Guard, str | None]:
-    endpoint = ModelEndpoint.objects.filter(label=claimed.model_label, is_enabled=True).first()
-    if endpoint is None:
-        raise ModelGaveUp(f"The model {claimed.model_label} is gone or switched off. Ask again with another one.")
+async def _asked(seat: Seat, reading: Reading, talk: Talk) -> Advice:
+    """The model's advice. Raises ModelGaveUp."""
+    label = seat.chosen.label
     try:
-        key = endpoints.read_key(endpoint.pk, run=f"coach:{claimed.pk}")
-    except SecretInvalid as error:
-        raise ModelGaveUp(f"The key of {claimed.model_label} cannot be read. Set it again on its page.") from error
-    return endpoints.chosen(endpoint), outbound.guard(), key
-
-
-async def _asked(chosen: ChosenModel, guard: Guard, key: str | None, reading: Reading, talk: Talk) -> Advice:
-    """The model's advice; an answer that cannot be used is asked for once more. Raises ModelGaveUp."""
-    deadline = time.monotonic() + ASK_S
-    messages = asking.messages_for(reading)
-    try:
-        async with guard.client(chosen.base_url) as client:
-            plain = chosen.built(client, key)
-            model = replace(plain, parameters={**plain.parameters, "response_format": asking.response_format(reading)})
-            try:
-                text = await _said(model, messages, deadline, talk)
-            except ModelError as error:
-                if error.status != HTTPStatus.BAD_REQUEST:
-                    raise
-                model = plain  # the server does not know `response_format`
-                text = await _said(model, messages, deadline, talk)
-            try:
-                return asking.read_answer(text, reading)
-            except asking.InvalidAnswer as invalid:
-                messages = asking.messages_again(messages, text, str(invalid))
-            return asking.read_answer(await _said(model, messages, deadline, talk), reading)
+        async with seat.guard.client(seat.chosen.base_url) as client:
+            return await model_questions.ask(
+                seat.chosen.built(client, seat.key),
+                asking.messages_for(reading),
+                talk,
+                response_format=asking.response_format(reading),
+                read=partial(asking.read_answer, reading=reading),
+                deadline=time.monotonic() + ASK_S,
+            )
     except Refused as error:
-        raise ModelGaveUp(f"Nobody may call {chosen.label}'s address: {error.message}.") from error
+        raise ModelGaveUp(f"Nobody may call {label}'s address: {error.message}.") from error
     except ModelError as error:
-        message = f"{chosen.label} did not answer: {error} Test it on its page, or ask another one."
+        raise ModelGaveUp(f"{label} did not answer: {error} Test it on its page, or ask another one.") from error
+    except InvalidAnswer as error:
+        message = f"{label} answered twice with what cannot be used. {error} Ask again, or another model."
         raise ModelGaveUp(message) from error
-    except asking.InvalidAnswer as error:
-        message = f"{chosen.label} answered twice with what cannot be used. {error} Ask again, or another model."
-        raise ModelGaveUp(message) from error
-
-
-async def _said(model: OpenAIModel, messages: Sequence[dict[str, str]], deadline: float, talk: Talk) -> str:
-    """What the model answers, without any key that a server echoed. Raises ModelError."""
-    request = Request(messages, [], deadline)
-    try:
-        answer = await model.answer(request)
-    finally:
-        talk.exchanges += request.exchanges
-    talk.num_tokens += answer.usage.total_tokens
-    return model.redactor.text(answer.reply.text)
 
 
 def _kept(exchanges: Sequence[Exchange]) -> str:

@@ -9,10 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quality.model_answers import InvalidAnswer, json_in, messages_again
-
-__all__ = ["InvalidAnswer", "messages_again", "messages_for", "read_answer"]
-
+from quality.model_answers import InvalidAnswer, json_in
 
 LABELS: Mapping[str, str] = {
     "good_reply": "right tool, right arguments, right moment; without a call: none was needed",

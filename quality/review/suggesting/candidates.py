@@ -3,6 +3,7 @@
 Needs an open tenant scope.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,20 +86,29 @@ def _of_filter(run: SuggestionRun, limit: int) -> Next:
         at = None
     wanted = items.unlabelled(filter_of(run))
     while scanned := items.items_after(at, wanted, limit=SCANNED):
-        judged = _judged(scanned)
-        found = [item for item in scanned if _key(item) not in judged][:limit]
+        known = judged(scanned)
+        found = [item for item in scanned if item not in known][:limit]
         if found:
             return Next(items=found, place={"at": found[-1].name})
         at = scanned[-1]
     return Next(items=[], place=run.place)
 
 
-def _key(item: Item) -> tuple[int, int, int | None]:
-    return (0, 0, item.call_id) if item.call_id else (item.turn_id, item.cycle, None)
+def judged(found: Sequence[Item], by: SuggestionRun | None = None) -> set[Item]:
+    """Those of these items that have a suggestion, of this run or of any."""
+    calls = Q(call_id__in=[item.call_id for item in found if item.call_id])
+    turns = Q(call_id=None, turn_id__in=[item.turn_id for item in found if not item.call_id])
+    rows = Suggestion.objects.filter(calls | turns, **({"run": by} if by else {}))
+    said = {_key(*row) for row in rows.values_list("turn_id", "cycle", "call_id")}
+    return {item for item in found if _key(item.turn_id, item.cycle, item.call_id) in said}
 
 
-def _judged(scanned: list[Item]) -> set[tuple[int, int, int | None]]:
-    calls = Q(call_id__in=[item.call_id for item in scanned if item.call_id])
-    turns = Q(call_id=None, turn_id__in=[item.turn_id for item in scanned if not item.call_id])
-    rows = Suggestion.objects.filter(calls | turns).values_list("turn_id", "cycle", "call_id")
-    return {(0, 0, call) if call else (turn, cycle, None) for turn, cycle, call in rows}
+def _key(turn_id: int, cycle: int, call_id: int | None) -> tuple[int, int, int | None]:
+    """A call is the same item in whatever cycle of its turn it is found to be."""
+    return (0, 0, call_id) if call_id else (turn_id, cycle, None)
+
+
+def passing_over(place: dict[str, Any], left: Iterable[Item]) -> dict[str, Any]:
+    """The place, where these items cannot be judged: a queue is told their names, a filter has gone past them."""
+    names = [item.name for item in left]
+    return place | {"failed": [*place["failed"], *names]} if "failed" in place else place

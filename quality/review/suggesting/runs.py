@@ -8,11 +8,10 @@ import asyncio
 import datetime as dt
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
@@ -21,30 +20,33 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from engine.net import Guard, Refused
+from engine.net import Refused
 from engine.providers.openai import OpenAIModel
-from engine.providers.protocol import ModelError, Request, Usage
-from quality import tasks
+from engine.providers.protocol import ModelError, Usage
+from quality import model_questions, tasks
 from quality.filters import CallFilterForm
+from quality.model_answers import InvalidAnswer
+from quality.model_questions import Seat, Talk, Unavailable
 from quality.models import ReviewQueue, Suggestion, SuggestionRun
 from quality.review import blind
 from quality.review.items import Item, NoSuchItem
 from quality.review.suggesting import asking, candidates, reading
-from quality.review.suggesting.asking import InvalidAnswer, Opinion, Question
-from tenants import audit, endpoints, outbound
-from tenants.endpoints import ChosenModel
-from tenants.envelope import SecretInvalid
+from quality.review.suggesting.asking import Opinion, Question
+from tenants import audit
 from tenants.models import ApiToken, ModelEndpoint, Tenant, User
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
 
+type Place = dict[str, Any]
+
 State = SuggestionRun.State
 LIVE: Final = (State.QUEUED, State.RUNNING)
 MAX_ITEMS: Final = 5_000
 MAX_LIVE: Final = 3  # of a tenant at once
-AT_ONCE: Final = 4  # questions under way
-ASK_S: Final = 120.0  # for one answer and the one retry
+AT_ONCE: Final = 4  # questions under way, of a server that answers all of them within QUICK_S; of others one
+QUICK_S: Final = 20.0
+ASK_S: Final = 180.0  # for one answer and the one retry
 SLICE_S: Final = 120.0
 LEASE: Final = dt.timedelta(seconds=2 * ASK_S + 60)
 MAX_FAILURES: Final = 5  # in a row: the server is away, or the model cannot do this
@@ -52,10 +54,6 @@ MAX_FAILURES: Final = 5  # in a row: the server is away, or the model cannot do 
 
 class NotOurs(Exception):
     """The run is no longer ours to write of: cancelled, or another worker has it."""
-
-
-class Unavailable(Exception):
-    """The model cannot be asked; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +66,6 @@ class Told:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """All that is needed to ask, good outside of any scope."""
-
-    chosen: ChosenModel
-    guard: Guard
-    key: str | None
-
-
 def models_to_ask() -> list[ModelEndpoint]:
     """Enabled endpoints with a model behind them; the stand-in's rules judge nothing."""
     return list(ModelEndpoint.objects.filter(is_enabled=True, is_stand_in=False).order_by("label"))
@@ -84,11 +73,13 @@ def models_to_ask() -> list[ModelEndpoint]:
 
 def every(limit: int = 50) -> list[SuggestionRun]:
     """The newest runs, as `with_outcomes` gives them."""
-    return list(with_outcomes().order_by("-created_at", "-pk")[:limit])
+    newest = list(SuggestionRun.objects.order_by("-created_at", "-pk").values_list("pk", flat=True)[:limit])
+    return list(with_outcomes(newest).order_by("-created_at", "-pk"))
 
 
-def with_outcomes() -> models.QuerySet[SuggestionRun]:
-    """Runs with queue and author, and `accepted`, `overruled`, `undecided` counted."""
+def with_outcomes(ids: Collection[int]) -> models.QuerySet[SuggestionRun]:
+    """These runs with queue and author, and `accepted`, `overruled`, `undecided` counted: of as many as are shown, for
+    each is thousands of rows."""
     counted = {
         name: Count("suggestions", filter=Q(suggestions__state=state))
         for name, state in (
@@ -97,7 +88,7 @@ def with_outcomes() -> models.QuerySet[SuggestionRun]:
             ("undecided", Suggestion.State.OPEN),
         )
     }
-    return SuggestionRun.objects.select_related("queue", "created_by").annotate(**counted)
+    return SuggestionRun.objects.filter(pk__in=ids).select_related("queue", "created_by").annotate(**counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +207,7 @@ def run(run_id: int, *, tenant: Tenant | int) -> SuggestionRun | None:
         if claimed is None:
             return None
         try:
-            seat = _seat(claimed)
+            seat = model_questions.seat_of(claimed.endpoint_label, run=f"suggestions:{claimed.pk}")
         except Unavailable as error:
             _end(claimed, State.FAILED, failure=str(error))
             return claimed
@@ -237,53 +228,46 @@ def _claim(run_id: int) -> SuggestionRun | None:
     return SuggestionRun.objects.select_related("queue").get(pk=run_id) if taken else None
 
 
-def _seat(claimed: SuggestionRun) -> Seat:
-    endpoint = ModelEndpoint.objects.filter(label=claimed.endpoint_label, is_enabled=True).first()
-    if endpoint is None:
-        text = f"The model {claimed.endpoint_label} is gone or switched off. Start a run with another one."
-        raise Unavailable(text)
-    try:
-        key = endpoints.read_key(endpoint.pk, run=f"suggestions:{claimed.pk}")
-    except SecretInvalid as error:
-        text = f"The key of {claimed.endpoint_label} cannot be read. Set it again on its page."
-        raise Unavailable(text) from error
-    return Seat(endpoints.chosen(endpoint), outbound.guard(), key)
-
-
 def _slice(claimed: SuggestionRun, seat: Seat, tenant: Tenant | int) -> None:
-    deadline, failures = time.monotonic() + SLICE_S, 0
+    deadline, width = time.monotonic() + SLICE_S, 1
     while True:
         with tenant_scope(tenant):
-            found, questions, version = _questions(claimed)
+            place, questions, version = _questions(claimed, width)
             if not questions:
                 _end(claimed, State.DONE, ended_why=_why(claimed))
                 return
+        begun = time.monotonic()
         told = asyncio.run(_asked(seat, questions))
+        is_quick = time.monotonic() - begun < QUICK_S and any(one.opinion for one in told)
+        width = min(2 * width, AT_ONCE) if is_quick else 1
         with tenant_scope(tenant):
-            _keep(claimed, told, found.place, seat.chosen.name, version)
-            failures = 0 if any(one.opinion for one in told) else failures + len(told)
-            if failures >= MAX_FAILURES:
-                _end(claimed, State.FAILED, failure=told[-1].fault)
+            _keep(claimed, told, place, seat.chosen.name, version)
+            if claimed.place["failed_in_a_row"] >= MAX_FAILURES:
+                _end(claimed, State.FAILED)
                 return
             if time.monotonic() > deadline:
                 _give_back(claimed)
                 return
 
 
-def _questions(claimed: SuggestionRun) -> tuple[candidates.Next, list[tuple[Item, Question]], int | None]:
-    """What is asked next, within the budget; nothing: it has come to its end."""
-    room = min(AT_ONCE, claimed.max_items - claimed.num_items - claimed.num_failed)
+def _questions(claimed: SuggestionRun, width: int) -> tuple[Place, list[tuple[Item, Question]], int | None]:
+    """What is asked next, within the budget, with the place behind it; nothing: it has come to its end."""
+    room = min(width, claimed.max_items - claimed.num_items - claimed.num_failed)
     text, version = reading.guidelines_for(claimed.queue)
     if room <= 0 or _is_spent(claimed):
-        return candidates.Next(items=[], place=claimed.place), [], version
-    found = candidates.following(claimed, room)
-    asked = []
-    for item in found.items:
-        try:
-            asked.append((item, reading.question_of(item, text)))
-        except (NoSuchItem, models.ObjectDoesNotExist):  # it was deleted meanwhile
-            continue
-    return found, asked, version
+        return claimed.place, [], version
+    while True:
+        found = candidates.following(claimed, room)
+        asked, gone = [], []
+        for item in found.items:
+            try:
+                asked.append((item, reading.question_of(item, text)))
+            except (NoSuchItem, models.ObjectDoesNotExist):  # it was deleted meanwhile
+                gone.append(item)
+        place = candidates.passing_over(found.place, gone)
+        if asked or not gone:
+            return place, asked, version
+        claimed.place = place
 
 
 def _is_spent(claimed: SuggestionRun) -> bool:
@@ -309,35 +293,21 @@ async def _asked(seat: Seat, questions: Sequence[tuple[Item, Question]]) -> list
 
 
 async def _one(model: OpenAIModel, item: Item, question: Question) -> Told:
-    """One opinion; an answer that cannot be used is asked for once more."""
-    deadline, usage = time.monotonic() + ASK_S, Usage()
-    messages = asking.messages_for(question)
-    shaped = replace(model, parameters={**model.parameters, "response_format": asking.RESPONSE_FORMAT})
-    fault = ""
-    for _attempt in range(2):
-        try:
-            try:
-                text, used = await _said(shaped, messages, deadline)
-            except ModelError as error:
-                if error.status != HTTPStatus.BAD_REQUEST or shaped is model:
-                    raise
-                shaped = model  # the server does not know `response_format`
-                text, used = await _said(shaped, messages, deadline)
-        except ModelError as error:
-            return Told(item, None, f"The model did not answer: {error}", usage)
-        usage = Usage(usage.prompt_tokens + used.prompt_tokens, usage.completion_tokens + used.completion_tokens)
-        try:
-            return Told(item, asking.read_answer(text), "", usage)
-        except InvalidAnswer as invalid:
-            fault = f"The model answered with what cannot be used. {invalid}"
-            messages = asking.messages_again(messages, text, str(invalid))
-    return Told(item, None, fault, usage)
-
-
-async def _said(model: OpenAIModel, messages: Sequence[dict[str, str]], deadline: float) -> tuple[str, Usage]:
-    """What the model answers, without any key that a server echoed. Raises ModelError."""
-    answer = await model.answer(Request(messages, [], deadline))
-    return model.redactor.text(answer.reply.text), answer.usage
+    talk, opinion, fault = Talk(), None, ""
+    try:
+        opinion = await model_questions.ask(
+            model,
+            asking.messages_for(question),
+            talk,
+            response_format=asking.RESPONSE_FORMAT,
+            read=asking.read_answer,
+            deadline=time.monotonic() + ASK_S,
+        )
+    except ModelError as error:
+        fault = f"The model did not answer: {error}"
+    except InvalidAnswer as error:
+        fault = f"The model answered twice with what cannot be used. {error}"
+    return Told(item, opinion, fault, talk.usage)
 
 
 # --- writing under the fence -----------------------------------------------------------------------------------------
@@ -354,9 +324,7 @@ def _held(claimed: SuggestionRun) -> SuggestionRun:
     return found
 
 
-def _keep(
-    claimed: SuggestionRun, told: Sequence[Told], place: dict[str, object], model: str, version: int | None
-) -> None:
+def _keep(claimed: SuggestionRun, told: Sequence[Told], place: Place, model: str, version: int | None) -> None:
     held = _held(claimed)
     made = [
         Suggestion(
@@ -373,16 +341,18 @@ def _keep(
         if one.opinion
     ]
     Suggestion.objects.bulk_create(made, ignore_conflicts=True)  # another run may have been first
-    failed = [one.item.name for one in told if not one.opinion]
-    if failed and "failed" in place:
-        place = place | {"failed": [*held.place.get("failed", []), *failed]}
-    held.place, held.leased_until = place, timezone.now() + LEASE
-    held.num_items += len(made)
+    kept = candidates.judged([one.item for one in told if one.opinion], by=held)
+    failed = [one.item for one in told if not one.opinion]
+    in_a_row = 0 if kept else held.place.get("failed_in_a_row", 0) + len(failed)
+    held.place = candidates.passing_over(place, failed) | {"failed_in_a_row": in_a_row}
+    held.failure = next((one.fault for one in told if one.fault), held.failure)
+    held.leased_until = timezone.now() + LEASE
+    held.num_items += len(kept)
     held.num_failed += len(failed)
     held.prompt_tokens += sum(one.usage.prompt_tokens for one in told)
     held.completion_tokens += sum(one.usage.completion_tokens for one in told)
     held.save()
-    for field in ("place", "num_items", "num_failed", "prompt_tokens", "completion_tokens"):
+    for field in ("place", "failure", "num_items", "num_failed", "prompt_tokens", "completion_tokens"):
         setattr(claimed, field, getattr(held, field))
 
 
@@ -394,11 +364,12 @@ def _give_back(claimed: SuggestionRun) -> None:
 
 
 def _end(claimed: SuggestionRun, state: str, *, ended_why: str = "", failure: str = "") -> None:
+    """Without a `failure` of its own the one stays that a question met last."""
     held = _held(claimed)
-    held.state, held.ended_why, held.failure = state, ended_why, failure
+    held.state, held.ended_why, held.failure = state, ended_why, failure or held.failure
     held.ended_at, held.leased_until = timezone.now(), None
     held.save(update_fields=["state", "ended_why", "failure", "ended_at", "leased_until"])
-    claimed.state, claimed.ended_why, claimed.failure = state, ended_why, failure
+    claimed.state, claimed.ended_why, claimed.failure = state, ended_why, held.failure
 
 
 def _publish_on_commit(run: SuggestionRun) -> None:

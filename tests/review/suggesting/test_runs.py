@@ -9,13 +9,15 @@ from django.core.exceptions import ValidationError
 from django.urls import reverse
 from django.utils import timezone
 
+from engine.providers.protocol import Usage
 from engine.providers.wire import Completion
 from quality import tasks
-from quality.models import Feedback, FeedbackEvent, ReviewQueue, Suggestion, SuggestionRun
+from quality.models import Feedback, FeedbackEvent, ReviewQueue, Suggestion, SuggestionRun, Turn
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label, undo
 from quality.review.queues import adding
-from quality.review.suggesting import runs, shown
+from quality.review.suggesting import candidates, runs, shown
+from quality.review.suggesting.asking import Opinion
 from tenants import endpoints
 from tenants.models import AuditEvent, Role, Scope
 from tenants.scope import tenant_scope
@@ -60,7 +62,7 @@ def start(tenant, admin, **fields):
 
 def seen(tenant, run):
     with tenant_scope(tenant):
-        return runs.with_outcomes().get(pk=run.pk)
+        return runs.with_outcomes([run.pk]).get()
 
 
 def calls(tenant, number, **fields):
@@ -129,7 +131,7 @@ def test_the_budget_of_items_and_of_tokens_is_kept(tenant, admin, published, set
             SuggestionRun.objects.filter(pk=run.pk).update(prompt_tokens=990)
         runs.run(run.pk, tenant=tenant)
         run = seen(tenant, run)
-    assert (run.ended_why, run.num_items) == ("tokens", runs.AT_ONCE)  # what was under way was paid
+    assert (run.ended_why, run.num_items) == ("tokens", 1)  # what was under way was paid
 
 
 def test_a_queue_is_judged_in_its_order_and_a_blind_one_is_refused(tenant, admin, published, settings) -> None:
@@ -183,6 +185,87 @@ def test_a_server_that_is_away_ends_the_run_and_says_why(tenant, admin, publishe
     assert "did not answer" in run.failure
     assert run.num_failed < 20
     assert "sk-canary-4711" not in run.failure
+
+
+def test_a_server_that_stays_away_ends_the_run_though_each_slice_sees_it_fail_once(
+    tenant, admin, published, settings, monkeypatch
+) -> None:
+    calls(tenant, 20)
+    with model(tenant, settings):
+        pass
+    monkeypatch.setattr(runs, "SLICE_S", 0.0)
+    run = start(tenant, admin)
+    for _ in range(runs.MAX_FAILURES):
+        assert seen(tenant, run).state == "queued"
+        runs.run(run.pk, tenant=tenant)
+    run = seen(tenant, run)
+    assert (run.state, run.num_failed, "did not answer" in run.failure) == ("failed", runs.MAX_FAILURES, True)
+
+
+def test_an_answer_that_was_cut_off_says_so_and_the_run_keeps_why(tenant, admin, published, settings) -> None:
+    calls(tenant, 2)
+    cut = Completion('{"reason": "Zurich was', finish="length")
+    with model(tenant, settings, cut, cut, answer()) as server:
+        run = start(tenant, admin)
+        runs.run(run.pk, tenant=tenant)
+        assert "cut off after" in server.asked[1].messages[-1]["content"]
+    run = seen(tenant, run)
+    assert (run.state, run.num_items, run.num_failed, "max_tokens" in run.failure) == ("done", 1, 1, True)
+
+
+def test_questions_are_asked_one_by_one_until_the_server_is_known_to_be_quick(
+    tenant, admin, published, settings, monkeypatch
+) -> None:
+    calls(tenant, 7)
+    widths = []
+    asked = runs._asked
+
+    async def watched(seat, questions):
+        widths.append(len(questions))
+        return await asked(seat, questions)
+
+    monkeypatch.setattr(runs, "_asked", watched)
+    with model(tenant, settings, *[answer()] * 7):
+        runs.run(start(tenant, admin).pk, tenant=tenant)
+    assert widths == [1, 2, 4]
+    calls(tenant, 3)
+    monkeypatch.setattr(runs, "QUICK_S", 0.0)
+    with model_again(tenant, settings, *[answer()] * 3):
+        runs.run(start(tenant, admin, endpoint_label="second").pk, tenant=tenant)
+    assert widths[3:] == [1, 1, 1]
+
+
+def test_what_another_run_had_judged_first_does_not_count(tenant, admin, published, settings) -> None:
+    (call,) = calls(tenant, 1)
+    with model(tenant, settings, answer()), tenant_scope(tenant):
+        first, second = (runs._claim(runs.start(endpoint_label="expert", max_items=5, by=admin).pk) for _ in range(2))
+        item, opinion = item_of_call(call.pk), Opinion(label="bad_args", confidence=0.5, reason="")
+        for claimed in (first, second):
+            runs._keep(claimed, [runs.Told(item, opinion, "", Usage())], {}, "tiny", None)
+    assert (seen(tenant, first).num_items, seen(tenant, second).num_items) == (1, 0)
+
+
+@pytest.mark.parametrize("is_queue", [False, True])
+def test_items_that_are_deleted_meanwhile_end_no_run(tenant, admin, published, settings, monkeypatch, is_queue) -> None:
+    found = calls(tenant, 4)
+    with tenant_scope(tenant):
+        queue = ReviewQueue.objects.create(name="All", created_by=admin)
+        adding.put_in(queue, [item_of_call(call.pk) for call in found], actor=admin)
+    following = candidates.following
+
+    def raced(run, limit):
+        """The next items; the first time, somebody deletes them right after they were read."""
+        told = following(run, limit)
+        monkeypatch.setattr(candidates, "following", following)
+        Turn.objects.filter(pk__in=[item.turn_id for item in told.items])._raw_delete("default")
+        return told
+
+    monkeypatch.setattr(candidates, "following", raced)
+    with model(tenant, settings, *[answer()] * 3):
+        run = start(tenant, admin, queue_id=queue.pk if is_queue else None)
+        runs.run(run.pk, tenant=tenant)
+    run = seen(tenant, run)
+    assert (run.state, run.num_items, run.num_failed) == ("done", 3, 0)
 
 
 def test_a_server_without_response_format_is_asked_without_it(tenant, admin, published, settings) -> None:
@@ -296,7 +379,7 @@ class TestPagesAndApi:
                 run = SuggestionRun.objects.get()
                 assert run.query == "error=no"
             runs.run(run.pk, tenant=tenant)
-        progress = client.get(reverse("suggestion-progress", kwargs={"slug": "acme"})).text
+        progress = client.get(reverse("suggestion-progress", kwargs={"slug": "acme", "pk": run.pk})).text
         assert "every 2s" not in progress
         client.post(reverse("suggestion-cancel", kwargs={"slug": "acme", "pk": run.pk}))
         client.post(reverse("suggestion-delete", kwargs={"slug": "acme", "pk": run.pk}))
