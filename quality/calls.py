@@ -13,10 +13,11 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
-from django.db.models.functions import Left
 
-from quality.models import Hint, ItemTag, Review, ToolCall
+from quality.models import Feedback, Hint, ItemTag, Review, ToolCall
 from quality.review.hints import BY_NAME
+from quality.review.queues.waiting import waits_blind
+from quality.starts import Start
 from tenants.scope import current_tenant_id
 
 PAGE_SIZE = 50
@@ -41,6 +42,9 @@ class CallFilter:
     any rule; a toolset is named by its SHA-256. What was archived is left out, unless `archived` is yes (nothing else)
     or any. `since` is included, `until` is not; `arrived_until` is of the time at which a call came in here, included,
     and freezes a filter: what comes later, of whatever time, does not match.
+
+    `viewer` is whom a blind queue keeps others' labels from: of an item that waits there only his own label counts. It
+    is set by `quality.review.blind.seen_by`, and no part of what a person says.
     """
 
     conversation: str = ""
@@ -60,6 +64,7 @@ class CallFilter:
     since: dt.datetime | None = None
     until: dt.datetime | None = None
     arrived_until: dt.datetime | None = None
+    viewer: int | None = None
 
     def context(self) -> Q:
         """The conditions that calls and turns have in common."""
@@ -189,7 +194,7 @@ def marked_as(wanted: CallFilter, **item: Any) -> Q:
     if wanted.archived != WITH_ARCHIVED:
         condition &= archived_as(is_archived=wanted.archived == ONLY_ARCHIVED, **item)
     if wanted.labels:
-        condition &= labelled_as(wanted.labels, **item)
+        condition &= labelled_as(wanted.labels, wanted.viewer, **item)
     if wanted.hints:
         condition &= hinted_as(wanted.hints, **item)
     if wanted.tags:
@@ -271,14 +276,32 @@ def hinted_as(hints: Iterable[str], **item: Any) -> Q:
     return Q(Exists(found if ANY_HINT in hints else found.filter(rule__in=list(hints))))
 
 
-def labelled_as(labels: Iterable[str], **item: Any) -> Q:
-    """Has the item one of these labels (`none`: no label at all)? `item` ties the review to the outer row."""
+def labelled_as(labels: Iterable[str], viewer: int | None = None, **item: Any) -> Q:
+    """Has the item one of these labels (`none`: no label at all), as `viewer` may see it? `item` ties the review to the
+    outer row."""
     reviews = Review.objects.filter(**item, label__isnull=False).order_by()
     given = [label for label in labels if label != UNLABELLED]
-    condition = Q(Exists(reviews.filter(label__in=given))) if given else Q()
+    having = Q(label__in=given)
+    if given and viewer is not None:
+        having = _as_seen(given, viewer, with_none=UNLABELLED in labels)
+    condition = Q(Exists(reviews.filter(having))) if given else Q()
     if UNLABELLED in labels:
         condition |= Q(~Exists(reviews))
     return condition
+
+
+def _as_seen(labels: list[str], viewer: int, *, with_none: bool) -> Q:
+    """The condition on a review that its item has one of these labels for somebody from whom others' are kept; of
+    items that are kept so, his own label decides, or that he gave none."""
+    of_call = Feedback.objects.filter(reviewer=viewer, call_id=OuterRef("call_id")).order_by()
+    of_turn = Feedback.objects.filter(
+        reviewer=viewer, turn_id=OuterRef("turn_id"), cycle=OuterRef("cycle"), call_id=None
+    ).order_by()
+    mine = Q(Exists(of_call.filter(label__in=labels))) | Q(Exists(of_turn.filter(label__in=labels)), call_id=None)
+    if with_none:
+        mine |= Q(~Exists(of_call), call_id__isnull=False) | Q(~Exists(of_turn), call_id=None)
+    hidden = waits_blind(viewer)
+    return (Q(label__in=labels) & ~hidden) | (hidden & mine)
 
 
 def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = PAGE_SIZE) -> CallPage:
@@ -290,7 +313,7 @@ def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = P
     def take(calls: QuerySet[ToolCall]) -> list[Any]:
         if cursor:
             calls = calls.filter(cursor.position.newer() if backwards else cursor.position.older())
-        shown = calls.order_by(*order).values(*_COLUMNS, args_preview=Left("args", PREVIEW_CHARS))
+        shown = calls.order_by(*order).values(*_COLUMNS, args_preview=Start(ToolCall, "args", PREVIEW_CHARS))
         return list(shown[: page_size + 1])
 
     rows = list(nearest(wanted, take, at=at, newer=backwards, limit=page_size + 1))
@@ -308,7 +331,7 @@ def find(wanted: CallFilter, *, cursor: Cursor | None = None, page_size: int = P
 def rows_of(ids: Sequence[int]) -> list[CallRow]:
     """The rows of some calls, newest first. Four queries."""
     shown = ToolCall.objects.filter(pk__in=list(ids)).order_by("-started_at", "-id")
-    return _with_marks(list(shown.values(*_COLUMNS, args_preview=Left("args", PREVIEW_CHARS))))
+    return _with_marks(list(shown.values(*_COLUMNS, args_preview=Start(ToolCall, "args", PREVIEW_CHARS))))
 
 
 def _cursor(edge: list[dict[str, Any]], *, backwards: bool) -> str | None:
@@ -362,7 +385,7 @@ def hints_of_calls(ids: Iterable[int]) -> dict[int, list[HintRow]]:
 
 def count(wanted: CallFilter) -> int:
     """How many calls match; COUNT_CAP + 1 stands for "more than COUNT_CAP". An exact total would read them all."""
-    if wanted.hints and wanted == CallFilter(hints=wanted.hints):
+    if wanted.hints and wanted == CallFilter(hints=wanted.hints, viewer=wanted.viewer):
         rules = list(BY_NAME) if ANY_HINT in wanted.hints else list(wanted.hints)
         kept = archived_as(is_archived=False, call_id=OuterRef("call_id"))
         hinted = Hint.objects.filter(kept, rule__in=rules, call__isnull=False).order_by()

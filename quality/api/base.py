@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.http import HttpRequest, HttpResponseBase
 from django.utils import timezone
@@ -14,6 +14,8 @@ from rest_framework.views import APIView
 from quality.api.parsers import Body
 from quality.api.problems import InvalidRequest, fault
 from quality.filters import QueryForm
+from tenants import masks
+from tenants.masking import reading
 from tenants.models import ApiToken, Scope, User
 from tenants.scope import tenant_scope
 
@@ -28,15 +30,19 @@ class TokenRequest(Request):
 class TenantView(APIView):
     """A view for bearers of a token with `required_scope`; to change something, with `write_scope` if it is set.
 
-    Times are UTC, whatever zone a browser's cookie names.
+    Times are UTC, whatever zone a browser's cookie names. Evidence is read as the token's maker may see it.
     """
 
     required_scope: ClassVar[Scope]
     write_scope: ClassVar[Scope | None] = None
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        with timezone.override(dt.UTC):
+        with timezone.override(dt.UTC), reading.as_stored():
             return super().dispatch(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        reading.read_on_as(masks.for_token(cast(TokenRequest, request).auth))  # till the end of `dispatch`
 
 
 def in_scope[**P, R](handler: Callable[P, R]) -> Callable[P, R]:

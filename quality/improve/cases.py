@@ -35,8 +35,8 @@ from quality.models import (
     Case,
     CaseStatus,
     CaseVersion,
-    EvidenceField,
     Feedback,
+    PayloadField,
     Proposal,
     ToolCall,
 )
@@ -75,7 +75,7 @@ __all__ = [
 PAGE_SIZE = 50
 MAX_PAGE_SIZE = 200
 MAX_DUPLICATES = 20
-_PAYLOAD = [field.name for field in Case._meta.fields if isinstance(field, EvidenceField)]
+_PAYLOAD = [field.name for field in Case._meta.fields if isinstance(field, PayloadField)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def get(number: int) -> Case:
 
 
 def _with_links(cases: QuerySet[Case]) -> QuerySet[Case]:
-    bodies = [field.name for field in ToolCall._meta.fields if isinstance(field, EvidenceField)]
+    bodies = [field.name for field in ToolCall._meta.fields if isinstance(field, PayloadField)]
     links = cases.select_related("call", "proposal", "created_by", "merged_into")
     return links.defer(*(f"call__{name}" for name in bodies), *(f"merged_into__{name}" for name in _PAYLOAD))
 

@@ -1,6 +1,6 @@
 """Turns and calls, what reviewers say of them, and how they come in."""
 
-from quality.models.base import ACTIONABLE, EvidenceField, Label
+from quality.models.base import ACTIONABLE, EvidenceField, Label, PayloadField
 from quality.models.bulk import LIVE_BULK, BulkAction, BulkItem, BulkKind, BulkState
 from quality.models.cases import Case, CaseStatus, CaseVersion
 from quality.models.exports import Export, ExportState
@@ -99,6 +99,7 @@ __all__ = [
     "ModelReply",
     "OtlpSpan",
     "OtlpTrace",
+    "PayloadField",
     "Proposal",
     "ProposalEvent",
     "ProposalState",

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from quality.models.base import Label
+from quality.models.base import Label, ProseField
 from quality.models.feedback import OnItem
 from quality.models.queues import ReviewQueue
 from tenants.models import TenantManager, TenantModel, User
@@ -54,12 +54,12 @@ class BulkAction(TenantModel):
     seen_sha256 = models.CharField(max_length=64, help_text="Of these calls and the versions of their reviews.")
     seen_at = models.DateTimeField(default=timezone.now)
     label = models.TextField(null=True, choices=Label.choices)
-    note = models.TextField(blank=True)
+    note = ProseField(blank=True)
     tag = models.CharField(max_length=60, blank=True)
     queue = models.ForeignKey(
         ReviewQueue, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False, db_constraint=False
     )
-    reason = models.TextField(blank=True, help_text="Why so many at once; of labels it is part of each note.")
+    reason = ProseField(blank=True, help_text="Why so many at once; of labels it is part of each note.")
     num_items = models.PositiveIntegerField(default=0)
     num_done = models.PositiveIntegerField(default=0)
     num_skipped = models.PositiveIntegerField(default=0)

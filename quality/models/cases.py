@@ -5,7 +5,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
 
-from quality.models.base import EvidenceField, Label
+from quality.models.base import DefinitionField, EvidenceField, Label, ProseField
 from quality.models.improve import Proposal
 from quality.models.turns import ToolCall
 from tenants.models import TenantManager, TenantModel, User
@@ -30,18 +30,18 @@ class Case(TenantModel):
     label = models.TextField(choices=Label.choices)
     tags = ArrayField(models.TextField(), default=list)
     # input
-    args = EvidenceField(null=True, help_text="The recorded arguments; null where no call was made.")
+    args = EvidenceField(is_data=True, null=True, help_text="The recorded arguments; null where no call was made.")
     messages = EvidenceField(help_text="What the model was given: OpenAI chat messages up to the turn under test.")
-    tools = EvidenceField(null=True, help_text="The tools offered then, in OpenAI form; null: not known.")
+    tools = DefinitionField(null=True, help_text="The tools offered then, in OpenAI form; null: not known.")
     now = models.DateTimeField(null=True, help_text="The case's own present, for dates.")
     # observed
-    result = EvidenceField(null=True)
+    result = EvidenceField(is_data=True, null=True)
     is_error = models.BooleanField(null=True)
-    error = models.TextField(null=True)
+    error = ProseField(null=True)
     cycle = models.PositiveSmallIntegerField(default=0)
     index = models.PositiveSmallIntegerField(null=True, help_text="Null where no call was made.")
     # expected
-    behavior = models.TextField(help_text="Text for people.")
+    behavior = ProseField(help_text="Text for people.")
     expectation = EvidenceField(help_text="JSON of the expectation language.")
     stubs = EvidenceField(default="[]", help_text="Recorded results and written stubs for replay.")
     context = EvidenceField(help_text="conversationId, messageId, styleId, model, source, proposalId, reviewer.")

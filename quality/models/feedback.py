@@ -5,7 +5,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
 
-from quality.models.base import ACTIONABLE, EvidenceField, Label
+from quality.models.base import ACTIONABLE, EvidenceField, Label, ProseField
 from quality.models.turns import ToolCall, Turn
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
@@ -72,7 +72,7 @@ class Feedback(OnItem):
 
     reviewer = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+", db_index=False)
     label = models.TextField(choices=Label.choices)
-    note = models.TextField(blank=True)
+    note = ProseField(blank=True)
     correction = EvidenceField(null=True)
     # Derived from call, label and correction when it is given, so that groups are read from this table alone.
     tool_name = models.TextField(blank=True, db_default="")
@@ -122,7 +122,7 @@ class FeedbackEvent(OnItem):
     label = models.TextField(
         null=True, choices=Label.choices, help_text="The reviewer's label after this event; null: none."
     )
-    note = models.TextField(blank=True)
+    note = ProseField(blank=True)
     correction = EvidenceField(null=True)
     guideline_version = models.PositiveIntegerField(null=True)
     version = models.PositiveIntegerField(help_text="The item's version after this event.")

@@ -3,6 +3,7 @@
 from django.db import models
 from django.utils import timezone
 
+from quality.models.base import SentenceField
 from quality.models.turns import ToolCall, Turn
 from tenants.models import TenantManager, TenantModel
 from tenants.models.base import tenant_key
@@ -19,7 +20,7 @@ class Hint(TenantModel):
     cycle = models.PositiveSmallIntegerField(default=0, help_text="Of the reply it is about.")
     rule = models.TextField(help_text="Name of the rule: see quality.review.hints.")
     path = models.TextField(blank=True, help_text="JSON pointer of the argument it is about, where there is one.")
-    sentence = models.TextField(help_text="What was seen, for people, with the evidence in it.")
+    sentence = SentenceField(help_text="What was seen, for people, with the evidence in it.")
     started_at = models.DateTimeField(help_text="Repeated from the call or turn: lists are ordered by it.")
     created_at = models.DateTimeField(default=timezone.now)
 

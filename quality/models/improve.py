@@ -6,7 +6,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from quality.models.base import EvidenceField, Label
+from quality.models.base import EvidenceField, Label, ProseField
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
 
@@ -64,10 +64,10 @@ class Proposal(TenantModel):
     title = models.TextField()
     state = models.TextField(choices=ProposalState.choices, default=ProposalState.PENDING)
     version = models.PositiveIntegerField(default=1, help_text="Counts its events: an older write is stale.")
-    reason = models.TextField(blank=True, help_text="Why it was dismissed.")
+    reason = ProseField(blank=True, help_text="Why it was dismissed.")
     resolution_kind = models.TextField(choices=ArtifactKind.choices, blank=True)
     resolution_ref = models.TextField(blank=True)
-    resolution_note = models.TextField(blank=True)
+    resolution_note = ProseField(blank=True)
     covers_since = models.DateTimeField(null=True, help_text="Feedback up to the decision before belongs to that one.")
     decided_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
     decided_at = models.DateTimeField(null=True)
@@ -125,10 +125,10 @@ class ProposalEvent(TenantModel):
     )
     version = models.PositiveIntegerField(help_text="The proposal's version after this event.")
     action = models.TextField(choices=Action.choices)
-    reason = models.TextField(blank=True)
+    reason = ProseField(blank=True)
     resolution_kind = models.TextField(choices=ArtifactKind.choices, blank=True)
     resolution_ref = models.TextField(blank=True)
-    resolution_note = models.TextField(blank=True)
+    resolution_note = ProseField(blank=True)
     by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+", db_index=False)
     token_id = models.BigIntegerField(null=True)
     at = models.DateTimeField(default=timezone.now)
@@ -166,7 +166,7 @@ class CoachRun(TenantModel):
     failure = models.TextField(blank=True, help_text="Why it failed, and what to do.")
     feedback_ids = ArrayField(models.BigIntegerField(), default=list, help_text="What it was given to read.")
     exchanges = EvidenceField(null=True, help_text="Each request to the model with the body it answered, as received.")
-    summary = models.TextField(blank=True, help_text="The rationale of the whole, as the coach gives it.")
+    summary = ProseField(blank=True, help_text="The rationale of the whole, as the coach gives it.")
     num_tokens = models.PositiveIntegerField(default=0)
     attempt = models.PositiveSmallIntegerField(default=0)
     lease_token = models.UUIDField(null=True)
@@ -210,10 +210,10 @@ class CoachItem(TenantModel):
     )
     position = models.PositiveSmallIntegerField()
     kind = models.TextField(choices=Kind.choices)
-    text = models.TextField(blank=True, help_text="The guidance line, or the skill's name.")
-    user_text = models.TextField(blank=True, help_text="Of an example: what the user says.")
-    assistant_text = models.TextField(blank=True, help_text="Of an example: what the agent answers.")
-    rationale = models.TextField(blank=True)
+    text = ProseField(blank=True, help_text="The guidance line, or the skill's name.")
+    user_text = ProseField(blank=True, help_text="Of an example: what the user says.")
+    assistant_text = ProseField(blank=True, help_text="Of an example: what the agent answers.")
+    rationale = ProseField(blank=True)
     feedback_ids = ArrayField(models.BigIntegerField(), default=list, help_text="The feedback it rests on.")
     state = models.TextField(choices=State.choices, default=State.OPEN)
     decided_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)

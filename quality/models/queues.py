@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from quality.models.base import Label
+from quality.models.base import Label, ProseField
 from quality.models.feedback import OnItem
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
@@ -199,7 +199,7 @@ class Assignment(TenantModel):
     label = models.TextField(null=True, choices=Label.choices, help_text="Once labelled.")
     expires_at = models.DateTimeField(null=True, help_text="Of a claim: afterwards others may take it.")
     handed_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
-    note = models.TextField(blank=True, help_text="Why it was skipped, sent back or handed over.")
+    note = ProseField(blank=True, help_text="Why it was skipped, sent back or handed over.")
     seconds = models.PositiveIntegerField(null=True, help_text="From the screen to the label.")
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
@@ -275,7 +275,7 @@ class Suggestion(OnItem):
     model = models.TextField(help_text="Of the endpoint that said it.")
     label = models.TextField(choices=Label.choices)
     confidence = models.FloatField(null=True, help_text="0 to 1, as the model says; null: it said none.")
-    reason = models.TextField(blank=True)
+    reason = ProseField(blank=True)
     tool_name = models.TextField(blank=True)
     guideline_version = models.PositiveIntegerField(null=True)
     state = models.TextField(choices=State.choices, default=State.OPEN)

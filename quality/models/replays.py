@@ -6,7 +6,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from quality.models.base import EvidenceField
+from quality.models.base import DefinitionField, DerivedField, EvidenceField, ProseField
 from quality.models.cases import Case
 from quality.models.turns import Toolset
 from tenants.models import Secret, TenantManager, TenantModel, User
@@ -184,7 +184,7 @@ class ReplaySide(TenantModel):
     toolset = models.ForeignKey(
         Toolset, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False, db_constraint=False
     )
-    tools = EvidenceField(null=True, help_text="Null: as recorded in each case.")
+    tools = DefinitionField(null=True, help_text="Null: as recorded in each case.")
     same_sha256 = models.CharField(max_length=64, help_text="Of all that is asked with: equal ones are the same side.")
 
     objects = TenantManager["ReplaySide"]()
@@ -259,11 +259,11 @@ class ReplaySample(TenantModel):
     side = models.TextField(choices=ReplaySide.Name.choices)
     index = models.PositiveIntegerField(help_text="From 0; samples that confirm a suspect from 1,000,000.")
     verdict = models.TextField(help_text="pass, fail, invalid_call, diverged or error.")
-    reasons = models.JSONField(default=list)
+    reasons = DerivedField(default=list)
     awaits_judge = models.BooleanField(
         default=False, help_text="Its judge model was not asked yet; until then the verdict is an error."
     )
-    invalid_calls = models.JSONField(default=list, help_text="Calls that could not have run, and why.")
+    invalid_calls = DerivedField(default=list, help_text="Calls that could not have run, and why.")
     data = EvidenceField(help_text="The attempt as quality.cases.attempt writes it: can be judged again.")
     requests = models.PositiveIntegerField(default=0)
     prompt_tokens = models.PositiveIntegerField(default=0)
@@ -311,12 +311,12 @@ class ReplayFinding(TenantModel):
         ReplaySample, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False, db_constraint=False
     )
     kind = models.TextField(choices=Kind.choices)
-    note = models.TextField(blank=True)
+    note = ProseField(blank=True)
     is_open = models.BooleanField(
         default=True, help_text="A dispute that nobody has settled. Confirmations are closed."
     )
     outcome = models.TextField(choices=Outcome.choices, blank=True)
-    outcome_note = models.TextField(blank=True)
+    outcome_note = ProseField(blank=True)
     by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
     at = models.DateTimeField(default=timezone.now)
     settled_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
@@ -355,7 +355,7 @@ class QuarantineProposal(TenantModel):
     case_version = models.PositiveIntegerField(help_text="The version that was flaky.")
     replay_ids = ArrayField(models.BigIntegerField(), help_text="The runs it rests on, newest first.")
     state = models.TextField(choices=State.choices, default=State.PENDING)
-    reason = models.TextField(blank=True)
+    reason = ProseField(blank=True)
     decided_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False)
     decided_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -434,7 +434,7 @@ class JudgeVote(TenantModel):
     model = models.TextField()
     prompt_sha256 = models.CharField(max_length=64)
     rubric_sha256 = models.CharField(max_length=64)
-    votes = models.JSONField(help_text="[{passed, rationale, swapped}]; passed null: no vote could be read.")
+    votes = DerivedField(help_text="[{passed, rationale, swapped}]; passed null: no vote could be read.")
     verdict = models.BooleanField(null=True, help_text="The majority; a tie fails; null: no vote could be read.")
     prompt_tokens = models.PositiveIntegerField(default=0)
     completion_tokens = models.PositiveIntegerField(default=0)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from quality.models.base import EvidenceField
+from quality.models.base import EvidenceField, ProseField
 from quality.models.turns import ToolCall, Toolset, Turn, TurnState
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
@@ -48,7 +48,7 @@ class TurnRun(TenantModel):
     queued_at = models.DateTimeField(default=timezone.now)
     cancel_requested_at = models.DateTimeField(null=True)
     last_seq = models.PositiveIntegerField(default=0, help_text="Number of the turn's newest event.")
-    error = models.TextField(blank=True, help_text="Why it failed or stopped, for people.")
+    error = ProseField(blank=True, help_text="Why it failed or stopped, for people.")
     finished_at = models.DateTimeField(null=True)
 
     objects = TenantManager["TurnRun"]()
@@ -104,9 +104,9 @@ class ModelReply(TenantModel):
     completion_tokens = models.PositiveIntegerField(default=0)
     tokens_estimated = models.BooleanField(default=False)
     num_bytes = models.PositiveIntegerField(default=0)
-    warnings = ArrayField(models.TextField(), default=list)
+    warnings = ArrayField(ProseField(), default=list)
     error_code = models.TextField(blank=True)
-    error = models.TextField(blank=True)
+    error = ProseField(blank=True)
     started_at = models.DateTimeField(null=True)
     duration_ms = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(default=timezone.now)
@@ -151,8 +151,10 @@ class CallDecision(TenantModel):
     )
     opening = models.PositiveSmallIntegerField()
     kind = models.TextField(choices=DecisionKind.choices)
-    arguments = EvidenceField(null=True, help_text="The edited arguments; null: as the model wrote them.")
-    text = EvidenceField(null=True, help_text="Reason of a decline, or the result given, as a JSON string.")
+    arguments = EvidenceField(is_data=True, null=True, help_text="The edited arguments; null: as the model wrote them.")
+    text = EvidenceField(
+        is_data=True, null=True, help_text="Reason of a decline, or the result given, as a JSON string."
+    )
     is_error = models.BooleanField(default=False, help_text="The given result is an error.")
     decided_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
     token_id = models.BigIntegerField(null=True)

@@ -5,7 +5,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
 
-from quality.models.base import EvidenceField
+from quality.models.base import DefinitionField, EvidenceField, ProseField
 from tenants.models import TenantManager, TenantModel
 from tenants.models.base import tenant_key
 
@@ -14,7 +14,7 @@ class Toolset(TenantModel):
     """The tools offered on a request, content-addressed: `sha256` of the canonical JSON."""
 
     sha256 = models.CharField(max_length=64)
-    tools = EvidenceField(help_text="Array of tool definitions in OpenAI form, as received.")
+    tools = DefinitionField(help_text="Array of tool definitions in OpenAI form, as received.")
     num_tools = models.PositiveSmallIntegerField()
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -47,7 +47,7 @@ class Turn(TenantModel):
     external_id = models.TextField(help_text="Unique for tenant and source.")
     content_sha256 = models.BinaryField(max_length=32, help_text="Tells the same turn sent again from another one.")
     conversation_id = models.TextField(blank=True)
-    contact_id = models.TextField(blank=True)
+    contact_id = ProseField(blank=True)
     message_id = models.TextField(blank=True, help_text="Id of the inbound message.")
     outbound_message_id = models.TextField(blank=True, help_text="Id of the reply that was sent.")
     state = models.TextField(choices=TurnState.choices, default=TurnState.DONE)
@@ -70,7 +70,7 @@ class Turn(TenantModel):
     )
     num_calls = models.PositiveSmallIntegerField(default=0)
     num_cycles = models.PositiveSmallIntegerField(default=0)
-    warnings = ArrayField(models.TextField(), default=list)
+    warnings = ArrayField(ProseField(), default=list)
     started_at = models.DateTimeField(default=timezone.now)
     time_recorded = models.BooleanField(default=True, help_text="False: the source gave no time, started_at is ours.")
     duration_ms = models.PositiveIntegerField(null=True)
@@ -129,10 +129,10 @@ class ToolCall(TenantModel):
     index = models.PositiveSmallIntegerField(help_text="Position of the call in that reply, from 0.")
     tool_call_id = models.TextField(null=True, help_text="As the model gave it; not unique.")
     tool_name = models.TextField()
-    args = EvidenceField(null=True)
-    result = EvidenceField(null=True)
+    args = EvidenceField(is_data=True, null=True)
+    result = EvidenceField(is_data=True, null=True)
     is_error = models.BooleanField(null=True, help_text="None: no outcome was recorded.")
-    error = models.TextField(null=True)
+    error = ProseField(null=True)
     state = models.TextField(choices=CallState.choices)
     started_at = models.DateTimeField(help_text="Of the asking reply; the turn's own time where the source has none.")
     time_recorded = models.BooleanField(default=True)
@@ -142,7 +142,7 @@ class ToolCall(TenantModel):
     external_id = models.TextField()
     content_sha256 = models.BinaryField(max_length=32)
     conversation_id = models.TextField(blank=True)
-    contact_id = models.TextField(blank=True)
+    contact_id = ProseField(blank=True)
     message_id = models.TextField(blank=True, help_text="Id of the reply that asked for the call.")
     outbound_message_id = models.TextField(blank=True)
     model = models.TextField(blank=True)
@@ -152,13 +152,15 @@ class ToolCall(TenantModel):
     toolset = models.ForeignKey(
         Toolset, on_delete=models.SET_NULL, null=True, related_name="+", db_index=False, db_constraint=False
     )
-    warnings = ArrayField(models.TextField(), default=list)
+    warnings = ArrayField(ProseField(), default=list)
     created_at = models.DateTimeField(default=timezone.now)
     # What only a turn of our own has.
     mode = models.TextField(null=True, help_text="auto, approve or client, as it applied to this call.")
     safety = models.TextField(null=True, help_text="safe or unsafe.")
-    args_run = EvidenceField(null=True, help_text="The arguments that a person made of the model's.")
-    shown = EvidenceField(null=True, help_text="What the model read, as a JSON string; null: the whole result.")
+    args_run = EvidenceField(is_data=True, null=True, help_text="The arguments that a person made of the model's.")
+    shown = EvidenceField(
+        is_data=True, null=True, help_text="What the model read, as a JSON string; null: the whole result."
+    )
     details = EvidenceField(null=True, help_text="Of the outcome: HTTP status, encoding of the result and the like.")
     opening = models.PositiveSmallIntegerField(
         default=0, db_default=0, help_text="How often the call came to wait for a decision."

@@ -1,4 +1,5 @@
-"""The door of every page of a tenant: who may enter, and the scope that is open while they are in."""
+"""The door of every page of a tenant: who may enter, the scope that is open while they are in, and what they are spared
+of evidence."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,7 +13,9 @@ from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRefresh
 from django_htmx.middleware import HtmxDetails
 
+from tenants import masks
 from tenants.access import membership_in
+from tenants.masking.reading import reading_as
 from tenants.models import Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
 
@@ -49,13 +52,14 @@ def tenant_view(role: Role = Role.VIEWER, *, scope: bool = True) -> Callable[[Te
             if not membership.may(role):
                 told = _("This needs the role %(role)s; yours is %(yours)s.")
                 raise PermissionDenied(told % {"role": role.label, "yours": Role(membership.role).label})
-            if not scope:
-                return view(request, **kwargs)
-            with tenant_scope(membership.tenant):
-                response = view(request, **kwargs)
-                if isinstance(response, TemplateResponse):
-                    response.render()  # lazy queries of the template belong to the scope
-                return response
+            with reading_as(masks.for_member(membership)):
+                if not scope:
+                    return view(request, **kwargs)
+                with tenant_scope(membership.tenant):
+                    response = view(request, **kwargs)
+                    if isinstance(response, TemplateResponse):
+                        response.render()  # lazy queries of the template belong to the scope
+                    return response
 
         return guarded
 

@@ -16,11 +16,12 @@ from quality.pages.diff import diff
 from quality.pages.labels import label_context
 from quality.review import jsonview
 from quality.review.conversation import Conversation, message_text, read_conversation
-from quality.review.evidence import ItemEvidence, Octets, Sibling, evidence_for, siblings, turn_without_payload
+from quality.review.evidence import ItemEvidence, Sibling, evidence_for, siblings, turn_without_payload
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn
 from quality.review.offered import CHANGED, since
 from quality.review.sources import Desk
 from quality.review.todays import todays
+from quality.starts import Octets
 from quality.turns.transcript import transcript_of
 
 

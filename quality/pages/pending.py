@@ -6,7 +6,6 @@ from typing import Any, cast
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -15,9 +14,10 @@ from django.views.decorators.http import require_GET, require_POST
 
 from quality.models import DecisionKind, ModelReply, ToolCall, Turn, TurnRun
 from quality.pages.access import TenantRequest, tenant_view
-from quality.pages.decisions import DECLINE_LABELS, DecisionForm, card_of, label_with, meanwhile
+from quality.pages.decisions import DECLINE_LABELS, DecisionForm, card_of, label_with, meanwhile, veiled
 from quality.pages.render import render_page
 from quality.review.conversation import Said, read_conversation
+from quality.starts import Start
 from quality.turns.decide import AlreadyDecided, CannotDecide, Verdict, decide
 from quality.turns.transcript import TurnCall, said_in, senders, waiting_calls
 from quality.turns.waiting import PAGE_SIZE, num_waiting
@@ -46,7 +46,7 @@ class Context:
 @tenant_view()
 def pending(request: TenantRequest) -> HttpResponse:
     """The calls that wait, the oldest first."""
-    found = waiting_calls(PAGE_SIZE)
+    found = veiled(waiting_calls(PAGE_SIZE), request.user)
     around = _contexts(found)
     entries = [{"card": card_of(one, "pending"), "around": around[one.call.pk]} for one in found]
     count = num_waiting()
@@ -65,17 +65,21 @@ def _contexts(found: list[TurnCall]) -> dict[int, Context]:
     """The context of each call, in a fixed number of queries."""
     turn_ids = {one.call.turn_id for one in found}
     columns = ("conversation_id", "style_id")
-    turns = Turn.objects.filter(pk__in=turn_ids).only(*columns).annotate(start=Left("messages", MAX_MESSAGES_CHARS))
+    turns = (
+        Turn.objects.filter(pk__in=turn_ids).only(*columns).annotate(start=Start(Turn, "messages", MAX_MESSAGES_CHARS))
+    )
     by_turn = {turn.pk: turn for turn in turns}
     sent_by = senders(TurnRun.objects.select_related("created_by").filter(turn__in=turn_ids))
     replies = ModelReply.objects.filter(turn__in=turn_ids, error_code="")
     said = {
         (turn_id, cycle): said_in(start or "{}")[0][:MAX_SHOWN]
-        for turn_id, cycle, start in replies.values_list("turn_id", "cycle", Left("reply", MAX_REPLY_CHARS))
+        for turn_id, cycle, start in replies.values_list(
+            "turn_id", "cycle", Start(ModelReply, "reply", MAX_REPLY_CHARS)
+        )
     }
     around: dict[int, list[ToolCall]] = {}
     calls = ToolCall.objects.filter(turn__in=turn_ids).order_by("turn_id", "cycle", "index")
-    for call in calls.only("turn_id", "tool_name", "state").annotate(args_preview=Left("args", 200)):
+    for call in calls.only("turn_id", "tool_name", "state").annotate(args_preview=Start(ToolCall, "args", 200)):
         around.setdefault(call.turn_id, []).append(call)
     contexts = {}
     for one in found:

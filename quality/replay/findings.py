@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from quality.cases.sample import Verdict
 from quality.improve.case_store import checked_note, locked
-from quality.models import Case, CaseVersion, EvidenceField, Replay, ReplayCase, ReplayFinding, ReplaySample
+from quality.models import Case, CaseVersion, PayloadField, Replay, ReplayCase, ReplayFinding, ReplaySample
 from tenants import audit
 from tenants.models import ApiToken, User
 
@@ -23,7 +23,7 @@ Kind, Outcome = ReplayFinding.Kind, ReplayFinding.Outcome
 FAILING = (Verdict.FAIL, Verdict.INVALID_CALL, Verdict.DIVERGED)
 MAX_LISTED = 200
 _EXPECTATION = "((%(expressions)s)::json #> '{expected,expectation}')::text"
-_CASE_PAYLOAD = [f"case__{field.name}" for field in Case._meta.fields if isinstance(field, EvidenceField)]
+_CASE_PAYLOAD = [f"case__{field.name}" for field in Case._meta.fields if isinstance(field, PayloadField)]
 
 
 class FindingConflict(Exception):

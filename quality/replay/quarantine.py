@@ -19,7 +19,7 @@ from quality.models import (
     Case,
     CaseStatus,
     CaseVersion,
-    EvidenceField,
+    PayloadField,
     QuarantineProposal,
     Replay,
     ReplayCase,
@@ -31,7 +31,7 @@ from tenants.models import ApiToken, User
 
 RUNS = 3  # in a row
 State = QuarantineProposal.State
-_PAYLOAD = [field.name for field in Case._meta.fields if isinstance(field, EvidenceField)]
+_PAYLOAD = [field.name for field in Case._meta.fields if isinstance(field, PayloadField)]
 _HAS_TAG = f"(((%(expressions)s)::json -> 'tags')::jsonb @> '[\"{QUARANTINE}\"]')"
 
 

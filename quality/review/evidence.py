@@ -6,12 +6,12 @@ Evidence is read up to a limit; how long it really is comes with it. Needs an op
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import F, Func, IntegerField, Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.db.models.functions import Left
 from django.utils.translation import gettext as _
 
 from quality.ingest.records import MAX_PLACE
-from quality.models import EvidenceField, Feedback, FeedbackEvent, Hint, ToolCall, Toolset, Turn
+from quality.models import Feedback, FeedbackEvent, Hint, PayloadField, ToolCall, Toolset, Turn
 from quality.review import blind
 from quality.review.arguments import ArgumentTable, argument_table
 from quality.review.conversation import Conversation, read_conversation
@@ -20,6 +20,7 @@ from quality.review.items import Item
 from quality.review.jsonview import Node, Table, decode, string_start, table, tree
 from quality.review.labelling import current_labels, history
 from quality.review.offered import OfferedTool, offered_tools
+from quality.starts import Octets, Start
 from tenants.models import User
 
 MAX_BODY_CHARS = 64 * 1024
@@ -28,24 +29,15 @@ MAX_AROUND = 50
 _CALL_BODIES = ("args", "result", "error")
 
 
-class Octets(Func):
-    """How many bytes a text takes."""
-
-    function = "octet_length"
-    output_field = IntegerField()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Body:
-    """Arguments, result or error of a call. `text` is at most MAX_BODY_CHARS of its `num_bytes`; `cut` says if less."""
+    """Arguments, result or error of a call. `text` is at most the first MAX_BODY_CHARS of it; `cut` says if that is not
+    all. It takes `num_bytes` as it is kept."""
 
     name: str
     text: str
     num_bytes: int
-
-    @property
-    def cut(self) -> bool:
-        return len(self.text.encode(errors="surrogatepass")) < self.num_bytes
+    cut: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +116,9 @@ class ItemEvidence:
 
 def evidence_of(item: Item) -> ItemEvidence:
     """Everything about one item."""
-    turn = turn_without_payload(item.turn_id)
+    # The call first: what is masked in its arguments is masked in the conversation, too.
     call = _call(item.call_id) if item.call_id else None
+    turn = turn_without_payload(item.turn_id)
     toolset_id = call.toolset_id if call and call.toolset_id else turn.toolset_id
     toolset = Toolset.objects.filter(pk=toolset_id).first() if toolset_id else None
     tools = offered_tools(toolset.tools) if toolset else ()
@@ -192,19 +185,22 @@ def calls_with_evidence(rows: QuerySet[ToolCall]) -> list[CallEvidence]:
 
 def _starts(rows: QuerySet[Any], limits: dict[str, int]) -> QuerySet[Any]:
     """The rows without payload; of each column in `limits` its first characters and its size."""
-    starts: dict[str, Any] = {f"{name}_start": Left(name, limit) for name, limit in limits.items()}
+    starts: dict[str, Any] = {f"{name}_start": Start(rows.model, name, limit) for name, limit in limits.items()}
     sizes: dict[str, Any] = {f"{name}_bytes": Octets(F(name)) for name in limits}
-    return rows.defer(*_payload(rows.model), *limits).annotate(**starts, **sizes)
+    kept: dict[str, Any] = {f"{name}_kept": Octets(Left(name, limit)) for name, limit in limits.items()}
+    return rows.defer(*_payload(rows.model), *limits).annotate(**starts, **sizes, **kept)
 
 
 def _payload(model: type[Model]) -> list[str]:
     """The columns of a table that can be of any size."""
-    return [field.name for field in model._meta.fields if isinstance(field, EvidenceField)]
+    return [field.name for field in model._meta.fields if isinstance(field, PayloadField)]
 
 
 def _body(row: Any, name: str) -> Body | None:
-    text = getattr(row, f"{name}_start")
-    return None if text is None else Body(name=name, text=text, num_bytes=getattr(row, f"{name}_bytes"))
+    text, num_bytes = getattr(row, f"{name}_start"), getattr(row, f"{name}_bytes")
+    if text is None:
+        return None
+    return Body(name=name, text=text, num_bytes=num_bytes, cut=getattr(row, f"{name}_kept") < num_bytes)
 
 
 def _call_evidence(call: ToolCall, tools: tuple[OfferedTool, ...]) -> CallEvidence:
@@ -240,7 +236,7 @@ def siblings(turn_id: int) -> list[Sibling]:
     """The calls of a turn, without payload."""
     rows = ToolCall.objects.filter(turn_id=turn_id).order_by("cycle", "index")[:200]
     columns = ("id", "cycle", "index", "tool_name", "is_error")
-    found = rows.values(*columns, args_preview=Left("args", 200))
+    found = rows.values(*columns, args_preview=Start(ToolCall, "args", 200))
     return [Sibling(number=number, **row) for number, row in enumerate(found, start=1)]
 
 

@@ -17,13 +17,16 @@ from engine.events import AssistantEnd
 from quality.ingest.jsontext import dump
 from quality.models import ENDED, ToolCall, Turn, TurnEvent, TurnRun, TurnState
 from quality.turns.rows import whole_result
+from tenants.masking import reading
 from tenants.scope import current_tenant_id, tenant_scope
 
 CHANNEL = "turn_events"
 LIFE = dt.timedelta(hours=1)
 END = "assistant_end"
+DELTA = "assistant_delta"
 
 _BATCH = 500
+_WITHHELD = '{"type":"assistant_delta","text":""}'
 _DELETED_AT_ONCE = 5_000
 
 
@@ -84,7 +87,11 @@ def read(turn_id: int, after: int) -> list[Told]:
 
 def _kept(turn_id: int, after: int) -> list[Told]:
     rows = TurnEvent.objects.filter(turn=turn_id, seq__gt=after).order_by("seq").values_list("seq", "data")[:_BATCH]
-    return [Told(seq, data) for seq, data in rows]
+    told = [Told(seq, data) for seq, data in rows]
+    if reading.current() is None:
+        return told
+    # What has to be masked may come in two pieces, neither of which shows it. The whole text comes with the end.
+    return [one if one.type != DELTA else Told(one.seq, _WITHHELD) for one in told]
 
 
 def _remembered(run: TurnRun) -> Iterable[str]:

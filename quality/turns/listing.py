@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.db.models.functions import Left
 
 from quality.calls import COUNT_CAP, PAGE_SIZE, Cursor, Position
 from quality.models import ENDED, Channel, Turn, TurnRun, TurnState
 from quality.review.conversation import read_conversation
 from quality.review.jsonview import string_start
+from quality.starts import Start
 from quality.turns.create import SOURCE
 
 PREVIEW_CHARS = 600
@@ -100,7 +100,7 @@ def find(wanted: TurnFilter, *, cursor: Cursor | None = None, page_size: int = P
         turns = turns.filter(cursor.position.newer() if backwards else cursor.position.older())
     order = ("started_at", "id") if backwards else ("-started_at", "-id")
     channel = Subquery(TurnRun.objects.filter(turn=OuterRef("pk")).values("channel")[:1])
-    found = turns.order_by(*order).values(*_COLUMNS, channel=channel, start=Left("messages", PREVIEW_CHARS))
+    found = turns.order_by(*order).values(*_COLUMNS, channel=channel, start=Start(Turn, "messages", PREVIEW_CHARS))
     rows = list(found[: page_size + 1])
     more = len(rows) > page_size
     rows = rows[:page_size]

@@ -22,6 +22,8 @@ from quality.models import ENDED, TurnRun
 from quality.turns import events
 from quality.turns.bell import Bell
 from quality.turns.events import Told
+from tenants.masking import reading
+from tenants.masking.masker import Masker
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
@@ -58,16 +60,21 @@ def stream_turn(
         return HttpResponse(status=204)
     connection.close()  # else this request would keep it until the stream ends
     return StreamingHttpResponse(
-        _lines(tenant_id, turn_id, after, still_allowed),
+        _lines(tenant_id, turn_id, after, still_allowed, _eyes()),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store, private", "X-Accel-Buffering": "no"},
     )
 
 
 async def follow(
-    tenant_id: int, turn_id: int, after: int = 0, *, still_allowed: Callable[[], bool] | None = None
+    tenant_id: int,
+    turn_id: int,
+    after: int = 0,
+    *,
+    still_allowed: Callable[[], bool] | None = None,
+    masker: Masker | None = None,
 ) -> AsyncIterator[Told | None]:
-    """Events of a turn as they come, to its end; None now and then while nothing happens.
+    """Events of a turn as they come, to its end, read through `masker`; None now and then while nothing happens.
 
     `still_allowed` is called in a thread, outside any scope, every RECHECK_S; once it gives False nothing more is told.
     """
@@ -80,7 +87,7 @@ async def follow(
                     if not await aside(still_allowed):
                         return
                     asked = time.monotonic()
-                told, over = await aside(partial(_look, tenant_id, turn_id, after))
+                told, over = await aside(partial(_look, tenant_id, turn_id, after, masker))
             except OperationalError as error:
                 logger.warning("The events of turn %s cannot be read (%s); reading again soon", turn_id, error)
                 yield None
@@ -119,15 +126,21 @@ def is_over(tenant_id: int, turn_id: int, after: int) -> bool:
 
 
 async def _lines(
-    tenant_id: int, turn_id: int, after: int, still_allowed: Callable[[], bool] | None
+    tenant_id: int, turn_id: int, after: int, still_allowed: Callable[[], bool] | None, masker: Masker | None
 ) -> AsyncIterator[bytes]:
     yield b": following\n\n"  # headers go out at once
-    async for told in follow(tenant_id, turn_id, after, still_allowed=still_allowed):
+    async for told in follow(tenant_id, turn_id, after, still_allowed=still_allowed, masker=masker):
         yield b": still here\n\n" if told is None else events.sse(told)
 
 
-def _look(tenant_id: int, turn_id: int, after: int) -> tuple[list[Told], bool]:
-    with tenant_scope(tenant_id):
+def _eyes() -> Masker | None:
+    """Whose eyes the open request reads with: its answer is made after it has ended."""
+    reader = reading.current()
+    return reader.masker if reader else None
+
+
+def _look(tenant_id: int, turn_id: int, after: int, masker: Masker | None) -> tuple[list[Told], bool]:
+    with reading.reading_as(masker), tenant_scope(tenant_id):
         told = events.read(turn_id, after)
         reached = told[-1].seq if told else after
         run = TurnRun.objects.filter(turn=turn_id).only("state", "last_seq").first()

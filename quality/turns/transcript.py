@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import F, QuerySet
-from django.db.models.functions import Left
 from django.utils.translation import gettext as _
 
 from engine.records import OPEN
@@ -18,8 +17,9 @@ from quality.models import ENDED, CallDecision, Channel, DecisionKind, ModelRepl
 from quality.models import TurnRun as Run
 from quality.review.arguments import ArgumentTable, argument_table
 from quality.review.conversation import Said, read_conversation
-from quality.review.evidence import CallEvidence, Octets, calls_with_evidence, turn_without_payload
+from quality.review.evidence import CallEvidence, calls_with_evidence, turn_without_payload
 from quality.review.jsonview import string_start
+from quality.starts import Octets, Start
 from quality.turns.decide import kinds_for
 from quality.turns.waiting import waiting
 from tenants.models import ApiToken
@@ -242,7 +242,8 @@ def _asked(turn: Turn) -> tuple[Said, ...]:
 def _replies(turn_id: int) -> list[Any]:
     columns = ("cycle", "warnings", "error_code", "error", "prompt_tokens", "completion_tokens", "tokens_estimated")
     rows = ModelReply.objects.filter(turn=turn_id).order_by("cycle", "pk").only(*columns)
-    return list(rows.annotate(reply_start=Left("reply", MAX_REPLY_CHARS), reply_bytes=Octets(F("reply"))))
+    start = Start(ModelReply, "reply", MAX_REPLY_CHARS)
+    return list(rows.annotate(reply_start=start, reply_bytes=Octets(F("reply"))))
 
 
 def _reply(row: Any, calls: list[TurnCall]) -> Reply:

@@ -18,7 +18,9 @@ from django.http import HttpRequest
 from django.http.request import split_domain_port
 
 from quality.api.auth import bearer, holds
+from tenants import masks
 from tenants.access import membership_in, memberships_of, session_user, tenant_by_slug
+from tenants.masking.masker import Masker
 from tenants.models import ApiToken, Membership, Role, Scope, Tenant, User
 from tenants.scope import tenant_scope
 
@@ -51,6 +53,7 @@ class Caller:
     token: ApiToken | None
     may_read: bool
     may_send: bool
+    masker: Masker | None = None  # what they are spared of evidence
 
 
 def handshake(scope: Mapping[str, Any]) -> HttpRequest:
@@ -99,7 +102,7 @@ def _bearer(header: str) -> Caller:
             f"This needs the scope {Scope.TURNS_WRITE}, or {Scope.READ} to follow turns, and a maker with the role."
         )
         raise Refused(403, "insufficient_scope", message)
-    return Caller(token.tenant, token.created_by, token, may_read, may_send)
+    return Caller(token.tenant, token.created_by, token, may_read, may_send, masks.for_token(token))
 
 
 def _signed_in(request: HttpRequest) -> User | None:
@@ -122,7 +125,8 @@ def _member(user: User, slug: str) -> Caller:
         if len(memberships) != 1:
             raise Refused(400, "tenant_needed", "Name the tenant: /ws?tenant=…")
         membership = memberships[0]
-    return Caller(membership.tenant, user, None, may_read=True, may_send=membership.may(Role.OPERATOR))
+    may_send = membership.may(Role.OPERATOR)
+    return Caller(membership.tenant, user, None, may_read=True, may_send=may_send, masker=masks.for_member(membership))
 
 
 def _is_at_the_demos_machine(request: HttpRequest) -> bool:

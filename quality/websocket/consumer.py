@@ -162,7 +162,7 @@ class TurnConsumer(AsyncWebsocketConsumer):
         tenant_id, is_ended = self.caller.tenant.pk, False
         try:
             while not is_ended:  # a turn may wait for a person longer than one stream lasts
-                async for told in live.follow(tenant_id, turn_id, after):
+                async for told in live.follow(tenant_id, turn_id, after, masker=self.caller.masker):
                     if told is not None:
                         after, is_ended = told.seq, told.type == events.END
                         await self._tell(_with_number(told, turn_id))

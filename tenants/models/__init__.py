@@ -10,6 +10,7 @@ from tenants.models.exchange import (
     ExchangeRate,
     ExchangeRequisites,
 )
+from tenants.models.mask import MaskRule
 from tenants.models.people import Invitation, Membership, Role, User
 from tenants.models.secret import Purpose, Secret, SecretUse
 from tenants.models.settings import TenantSettings
@@ -29,6 +30,7 @@ __all__ = [
     "HttpToolRow",
     "HttpToolVersion",
     "Invitation",
+    "MaskRule",
     "Membership",
     "ModelEndpoint",
     "Purpose",

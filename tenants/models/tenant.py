@@ -32,6 +32,9 @@ class Tenant(models.Model):
     )
     name = models.CharField(max_length=120)
     is_demo = models.BooleanField(default=False)
+    masks_stamp = models.BigIntegerField(
+        default=0, db_default=0, help_text="Drawn at random with each change of a masking rule; 0: it never had one."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = TenantManager()

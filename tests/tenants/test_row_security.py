@@ -256,13 +256,13 @@ def _bare_row(admin: psycopg.Connection, table: str, tenant_id: int, **given: ob
     }  # fmt: skip
     kinds = {
         "coach_items": "guidance", "exports": "calls", "replay_findings": "disputed", "review_queues": "fixed",
-        "bulk_actions": "label",
+        "bulk_actions": "label", "mask_rules": "key",
     }  # fmt: skip
     called = {"replay_sides": "baseline", "review_queues": f"x{next(_numbers)}"}
     checked = {"state": states.get(table, "done"), "label": "other", "purpose": "tool", "action": "label",
                "role": "viewer", "name": called.get(table, "x"), "channel": "api",
                "kind": kinds.get(table, "approve"), "status": "active",
-               "format": "jsonl", "ordering": "newest", "page": "calls"}  # fmt: skip
+               "format": "jsonl", "ordering": "newest", "page": "calls", "seen_by": "admin"}  # fmt: skip
     values = (
         {name: checked.get(name, fill[kind]) for name, kind, identity in columns if identity == "NO"}
         | {"tenant_id": tenant_id}
