@@ -2,7 +2,7 @@
 
 import datetime as dt
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from quality.demo.scene import Scene, Verdict
@@ -12,6 +12,7 @@ SHARES = ((21, 0.72), (14, 0.52), (7, 0.32), (2, 0.15), (0, 0.02))  # of calls a
 SECOND_OPINION = 0.18
 CORRECTED = 0.9  # of the labels that take a correction
 DELAYS_H = (1, 5, 20, 30, 52, 75)  # from a call to its label
+PAUSES_S = (9, 75)  # between two labels of a sitting
 DISAGREEMENT = 0.16
 OTHERWISE = {
     "good_reply": ("other", "Works, but the reply could say less."),
@@ -33,8 +34,20 @@ class Given:
 
 
 def given(scenes: Sequence[Scene], now: dt.datetime, seed: int) -> Iterator[Given]:
-    """Labels in the order in which they were given."""
-    return iter(sorted(_given(scenes, now, seed), key=lambda given: given.at))
+    """Labels in the order in which they were given, one sitting of each reviewer a day."""
+    rng = random.Random(f"sittings:{seed}")  # noqa: S311 - no secret hangs on it
+    days: dict[tuple[dt.date, int], list[Given]] = {}
+    for one in sorted(_given(scenes, now, seed), key=lambda given: given.at):
+        days.setdefault((one.at.date(), one.reviewer), []).append(one)
+    return iter(sorted((one for day in days.values() for one in _sitting(day, rng)), key=lambda given: given.at))
+
+
+def _sitting(day: Sequence[Given], rng: random.Random) -> Iterable[Given]:
+    """A day's labels one after another, up to the last of them: no label comes before its call."""
+    at = day[-1].at
+    for one in reversed(day):
+        yield replace(one, at=at)
+        at -= dt.timedelta(seconds=rng.uniform(*PAUSES_S))
 
 
 def _given(scenes: Sequence[Scene], now: dt.datetime, seed: int) -> Iterator[Given]:

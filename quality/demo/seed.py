@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,7 +10,7 @@ from decimal import Decimal
 from django.db import connection, transaction
 from django.utils import timezone
 
-from quality.demo import generator, labels, real
+from quality.demo import generator, labels, real, team
 from quality.demo.agents import contracts
 from quality.demo.generator import CHANGED_DAYS_AGO
 from quality.demo.guidelines import GUIDELINES
@@ -30,6 +31,7 @@ from tenants.models import ExchangeRate, Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
 
 LOCK = 7_301_160  # two first starts at once make one demo
+NONCES = uuid.UUID("0b8f2f2e-4c1c-5d53-9a53-3f0f2ad1a7a4")
 
 
 class NotADemo(Exception):
@@ -153,6 +155,8 @@ def _empty(tenant: Tenant) -> None:
             "agent_tool_call_regression_cases",
             "agent_tool_call_improvement_proposals",
             "coach_runs",
+            "review_queues",
+            "saved_views",
             "agent_turns",
             "agent_toolsets",
             "imports",
@@ -168,6 +172,7 @@ def _fill(plan: Plan, tenant: Tenant, now: dt.datetime) -> Made:
         reports.append(_import(recorded, tenant, now))
     num_labels = _label(plan, [*invented, *recorded], now)
     _improve(_admin(plan), now)
+    team.organise(_admin(plan), _reviewers(plan))
     return Made(
         plan,
         turns=sum(report.num_turns for report in reports),
@@ -178,6 +183,10 @@ def _fill(plan: Plan, tenant: Tenant, now: dt.datetime) -> Made:
 
 def _admin(plan: Plan) -> User:
     return User.objects.get(email=next(email for email, _, role in plan.people if role == Role.ADMIN))
+
+
+def _reviewers(plan: Plan) -> list[User]:
+    return [User.objects.get(email=email) for email in plan.reviewers]
 
 
 def _improve(admin: User, now: dt.datetime) -> None:
@@ -232,7 +241,7 @@ def _import(scenes: Sequence[Scene], tenant: Tenant, now: dt.datetime) -> BatchR
 
 
 def _label(plan: Plan, scenes: Sequence[Scene], now: dt.datetime) -> int:
-    reviewers = [User.objects.get(email=email) for email in plan.reviewers]
+    reviewers = _reviewers(plan)
     turns = dict(Turn.objects.values_list("external_id", "pk"))
     calls = dict(ToolCall.objects.values_list("external_id", "pk"))
     num_labels = 0
@@ -252,6 +261,7 @@ def _label(plan: Plan, scenes: Sequence[Scene], now: dt.datetime) -> int:
             note=verdict.note,
             correction=None if verdict.correction is None else dump(verdict.correction),
             at=given.at,
+            nonce=uuid.uuid5(NONCES, f"{plan.slug}:{num_labels}"),  # given on the screen, so it has a pace
         )
         num_labels += 1
     return num_labels

@@ -14,8 +14,23 @@ from quality.demo import seed
 from quality.demo.generator import CHANGED_DAYS_AGO
 from quality.improve.cases import judge_recorded
 from quality.improve.rates import rates_of
-from quality.models import Case, Feedback, FeedbackEvent, Import, Proposal, Review, ToolCall, Toolset, Turn
+from quality.models import (
+    Case,
+    CoachRun,
+    Feedback,
+    FeedbackEvent,
+    Import,
+    Proposal,
+    Review,
+    ReviewQueue,
+    SavedView,
+    ToolCall,
+    Toolset,
+    Turn,
+)
+from quality.review import reviewers
 from quality.review.items import item_of_call, item_of_turn
+from quality.review.queues import making, progress
 from quality.turns.resolver import Conversation, resolve_tools
 from tenants import access, booking
 from tenants.catalogue import catalogue
@@ -25,7 +40,9 @@ from tenants.scope import tenant_scope
 
 pytestmark = pytest.mark.usefixtures("db")
 
-MODELS = (Turn, ToolCall, Toolset, Review, Feedback, FeedbackEvent, Import, Membership)
+MODELS = (
+    Turn, ToolCall, Toolset, Review, Feedback, FeedbackEvent, Import, Membership, ReviewQueue, SavedView, CoachRun
+)  # fmt: skip
 
 
 def demo(*arguments: str) -> str:
@@ -120,6 +137,26 @@ def test_labels_came_as_events_and_enough_is_left_to_do() -> None:
         assert ToolCall.objects.exclude(pk__in=labelled).count() >= 150
         two = Counter(Feedback.objects.values_list("turn_id", "cycle", "call_id"))
         assert max(two.values()) == 2
+
+
+def test_two_people_share_the_work_and_it_shows() -> None:
+    demo()
+    now = timezone.now()
+    with tenant_scope(tenant()):
+        admin = User.objects.get(email=seed.ADMIN[0])
+        shown = {one.name: progress.of_queue(one) for one in making.queues()}
+        assert set(shown) == {"Failures", "Second opinion", "Second opinion: disagreements"}
+        assert all(one.open for one in shown.values())
+        assert shown["Second opinion"].agreed
+        assert shown["Second opinion"].disagreed
+        found = reviewers.crew(now - dt.timedelta(days=31), viewer=admin)
+        at_work = [one for one in found.works if one.labels]
+        assert len(at_work) == 2
+        for one in at_work:
+            assert one.pace.median_s is not None
+            assert 5 < one.pace.median_s < 120
+        assert SavedView.objects.filter(is_shared=True).count() == 2
+        assert CoachRun.objects.filter(state="done").exists()
 
 
 def test_people_sign_in_without_a_password_and_differ_in_role() -> None:
