@@ -23,15 +23,19 @@ from quality.calls import CallFilter, Cursor, Position, matching
 from quality.export_csv import sheet_head, sheet_row
 from quality.export_lines import one_line
 from quality.export_sql import (
-    CALL_RECORD,
-    CALL_STAMP,
     CASES,
     FEEDBACK,
     FEEDBACK_CELLS,
     FEEDBACK_SHEET,
+    LABEL,
     PROPOSALS,
     Table,
+    call_record,
+    call_stamp,
+    label_seen_by,
 )
+from quality.review import blind
+from quality.review.queues import waiting
 from tenants import audit
 from tenants.models import ApiToken, Membership, Role, User
 from tenants.scope import current_tenant_id, tenant_scope
@@ -108,11 +112,13 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is to be exported. `as_csv` is for feedback alone."""
+    """What is to be exported. `as_csv` is for feedback alone; `viewer` is from whom blind queues keep others' labels
+    (`as_seen`)."""
 
     wanted: Filter
     part: Part = Part()
     as_csv: bool = False
+    viewer: int | None = None
 
     @property
     def kind(self) -> str:
@@ -158,9 +164,16 @@ class _Query:
     params: Sequence[Any]
 
 
+def as_seen(order: Order, user: User) -> Order:
+    """The order as this user may have it: labels that a blind queue keeps from him are left out. In the open scope."""
+    if isinstance(order.wanted, CallFilter):
+        order = replace(order, wanted=blind.seen_by(order.wanted, user))
+    return replace(order, viewer=waiting.viewer_of(user))
+
+
 def audited(order: Order, reader: Reader, *, action: str = "", **detail: Any) -> None:
     """Write down, in the open scope, who exports what (`export.<kind>`), or another `action` on it."""
-    asked = {name: value for name, value in asdict(order.wanted).items() if value}
+    asked = {name: value for name, value in asdict(order.wanted).items() if value and name != "viewer"}
     facts = {**asked, "limit": order.part.limit, **({"format": "csv"} if order.as_csv else {}), **detail}
     audit.record(
         action or f"export.{order.kind}",
@@ -184,6 +197,7 @@ def lines(
     """
     written = written or Written()
     with tenant_scope(tenant_id):
+        order = as_seen(order, reader.actor)
         if tagged:
             with connection.chunked_cursor() as cursor:
                 tag = _begin_tagged(cursor, order)
@@ -259,7 +273,9 @@ def _query(order: Order, what: str) -> _Query:
     """The query of records (`record`) or of their stamps (`stamp`). Stamps of all rows need no order."""
     is_sorted = what == "record" or order.part.limit is not None
     if isinstance(order.wanted, CallFilter):
-        return _query_of_calls(order, CALL_RECORD if what == "record" else CALL_STAMP, is_sorted=is_sorted)
+        label = LABEL if order.viewer is None else label_seen_by(order.viewer)
+        write = call_record if what == "record" else call_stamp
+        return _query_of_calls(order, write(label), is_sorted=is_sorted)
     table = FEEDBACK_SHEET if order.as_csv else _TABLES[order.kind]
     return _positional(table.select(getattr(table, what), is_sorted=is_sorted), _named(order))
 
@@ -287,6 +303,7 @@ def _named(order: Order) -> dict[str, Any]:
         "after_at": after.at,
         "after_id": after.id,
         "limit": order.part.rows,
+        "viewer": order.viewer,
     }
     for name, value in vars(order.wanted).items():
         named[name] = (list(value) or None) if isinstance(value, tuple) else value

@@ -9,6 +9,8 @@ reasons of their own (a user signs in) the stamp holds the few columns that are 
 
 from dataclasses import dataclass, replace
 
+from quality.review.queues.waiting import hidden_row
+
 
 def text(column: str) -> str:
     return f"coalesce(to_json({column})::text, 'null')"
@@ -106,17 +108,36 @@ def context(*aliases: str) -> dict[str, str]:
 
 _CALLS = "agent_tool_calls"
 _LABELS = "agent_tool_call_reviews r"
-_LABEL = f"(SELECT label FROM {_LABELS} WHERE r.tenant_id = {_CALLS}.tenant_id AND r.call_id = {_CALLS}.id)"  # noqa: S608
-CALL_RECORD = record(
-    recordType=constant("tool_call"),
-    schemaVersion="'1'",
-    id=number(f"{_CALLS}.id"),
-    turnId=number(f"{_CALLS}.turn_id"),
-    **call(_CALLS),
-    label=text(_LABEL),
-    context=record(**context(_CALLS)),
-)
-CALL_STAMP = f"{stamp(_CALLS)} || coalesce({_LABEL}, '')"
+LABEL = f"(SELECT label FROM {_LABELS} WHERE r.tenant_id = {_CALLS}.tenant_id AND r.call_id = {_CALLS}.id)"  # noqa: S608
+
+
+def label_seen_by(viewer: int) -> str:
+    """A call's label for somebody from whom blind queues keep others' labels: there it is his own."""
+    own = (
+        f"(SELECT label FROM agent_tool_call_feedback f WHERE f.tenant_id = {_CALLS}.tenant_id "  # noqa: S608
+        f"AND f.call_id = {_CALLS}.id AND f.reviewer_id = {int(viewer)})"
+    )
+    hides = f"EXISTS (SELECT FROM {_LABELS} WHERE r.tenant_id = {_CALLS}.tenant_id AND r.call_id = {_CALLS}.id "
+    hides += f"AND {hidden_row('r').replace('%(viewer)s', str(int(viewer)))})"
+    return f"CASE WHEN {hides} THEN {own} ELSE {LABEL} END"
+
+
+def call_record(label: str) -> str:
+    """A call with what the expression `label` says of it."""
+    return record(
+        recordType=constant("tool_call"),
+        schemaVersion="'1'",
+        id=number(f"{_CALLS}.id"),
+        turnId=number(f"{_CALLS}.turn_id"),
+        **call(_CALLS),
+        label=text(label),
+        context=record(**context(_CALLS)),
+    )
+
+
+def call_stamp(label: str) -> str:
+    return f"{stamp(_CALLS)} || coalesce({label}, '')"
+
 
 FEEDBACK_RECORD = record(
     recordType=constant("tool_call_feedback"),
@@ -251,7 +272,8 @@ LEFT JOIN agent_toolsets s ON s.tenant_id = f.tenant_id AND s.id = coalesce(c.to
 WHERE f.tenant_id = %(tenant)s
   AND (%(labels)s::text[] IS NULL OR f.label = ANY (%(labels)s))
   AND f.updated_at >= %(since)s AND f.updated_at < %(until)s
-  AND (f.updated_at, f.id) > (%(after_at)s, %(after_id)s)""",
+  AND (f.updated_at, f.id) > (%(after_at)s, %(after_id)s)"""
+    f" AND NOT {hidden_row('f', 'reviewer_id')}",
 )
 FEEDBACK_SHEET = replace(FEEDBACK, record=_ROW)
 

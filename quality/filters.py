@@ -245,7 +245,7 @@ class ExportForm(QueryForm):
     def wanted(self) -> Any:
         """The filter, a `filter_class`; only of a valid form."""
         fields = self.filter_class.__dataclass_fields__
-        return self.filter_class(**{name: self.cleaned_data[name] for name in fields})
+        return self.filter_class(**{name: self.cleaned_data[name] for name in fields if name != "viewer"})
 
     @property
     def order(self) -> Order:
@@ -284,6 +284,8 @@ def query_of(wanted: Filter) -> str:
     """The filter as a query string that means the same in every time zone."""
     query = QueryDict(mutable=True)
     for name, value in vars(wanted).items():
+        if name == "viewer":
+            continue  # who looks is no part of a filter
         values = value if isinstance(value, tuple) else [value] if value else []
         if values:
             written = [one.isoformat() if isinstance(one, dt.datetime) else one for one in values]

@@ -146,6 +146,11 @@ def read_key(endpoint_id: int, *, run: str) -> str | None:
     return secrets.read(endpoint.key, used_by=f"model {endpoint.label}", run=run)
 
 
+def models_to_ask() -> list[ModelEndpoint]:
+    """Enabled endpoints with a model behind them, the oldest first; the stand-in's rules neither write nor judge."""
+    return list(ModelEndpoint.objects.filter(is_enabled=True, is_stand_in=False).order_by("pk"))
+
+
 def has_enabled() -> bool:
     return ModelEndpoint.objects.filter(is_enabled=True).exists()
 

@@ -65,17 +65,16 @@ class CallsView(TenantView):
     def get(self, request: TokenRequest) -> Response:
         """Tool calls, newest first."""
         form = read_query(CallListForm, request)
-        found = calls.find(form.wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
-        page = blind.veiled_page(found, request.user, form.wanted.labels)
+        wanted = blind.seen_by(form.wanted, request.user)
+        found = calls.find(wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
+        page = blind.veiled_page(found, request.user)
         body: dict[str, Any] = {
             "items": shapes.CallSerializer(page.rows, many=True).data,
             "nextCursor": page.next,
             "previousCursor": page.previous,
         }
         if form.cleaned_data["count"]:
-            number = calls.count(form.wanted)
-            if number <= calls.COUNT_CAP:
-                number -= len(found.rows) - len(page.rows)  # what is left out here is not told by number
+            number = calls.count(wanted)
             body["count"] = {"value": min(number, calls.COUNT_CAP), "capped": number > calls.COUNT_CAP}
         return Response(body)
 

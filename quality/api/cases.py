@@ -21,7 +21,8 @@ from quality.improve.filters import CaseForm
 from quality.ingest.compressed import gunzip
 from quality.ingest.reader import CHUNK_BYTES, Unreadable
 from quality.models import Case, CaseStatus, Feedback, Label
-from tenants.models import Scope
+from quality.review.blind import visible
+from tenants.models import Scope, User
 from tenants.scope import tenant_scope
 
 TAG = ["Cases"]
@@ -29,16 +30,16 @@ REF = OpenApiParameter("ref", OpenApiTypes.STR, OpenApiParameter.PATH, descripti
 LINES = [media_type for media_type, shape in SHAPES.items() if shape == "lines"]
 
 
-def case_told(case: Case) -> dict[str, Any]:
-    """All of a case, as the API says it."""
-    shown = shapes.CaseSerializer(_Whole(case)).data
+def case_told(case: Case, user: User) -> dict[str, Any]:
+    """All of a case, as the API says it to this user."""
+    shown = shapes.CaseSerializer(_Whole(case, user)).data
     return dict(shown)
 
 
 class _Whole:
     """A case with what the database keeps beside it."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, user: User) -> None:
         self._case = case
         self.history = cases.versions(case)
         self.duplicates = [other.ref for other in cases.duplicates(case)]
@@ -47,7 +48,7 @@ class _Whole:
             "callId": case.call_id,
             "feedbackId": case.feedback_id,
             "proposalId": case.proposal_id,
-            "reviewers": _reviewers(case),
+            "reviewers": _reviewers(case, user),
             "mergedInto": case.merged_into.ref if case.merged_into else None,
             "createdBy": case.created_by,
         }
@@ -56,20 +57,20 @@ class _Whole:
         return getattr(self._case, name)
 
 
-def _reviewers(case: Case) -> list[dict[str, Any]]:
-    """Who labels the case's item as the case is labelled."""
+def _reviewers(case: Case, user: User) -> list[dict[str, Any]]:
+    """Who labels the case's item as the case is labelled, of those of whom this user may know it."""
     if case.feedback_id is None:
         return []
     origin = Feedback.objects.filter(pk=case.feedback_id).values("turn_id", "cycle", "call_id").first()
     if origin is None:
         return []
-    rows = Feedback.objects.filter(**origin, label=case.label).select_related("reviewer").order_by("created_at", "pk")
-    return [{"id": row.reviewer_id, "name": str(row.reviewer)} for row in rows]
+    rows = visible(Feedback.objects.filter(**origin, label=case.label), user).select_related("reviewer")
+    return [{"id": row.reviewer_id, "name": str(row.reviewer)} for row in rows.order_by("created_at", "pk")]
 
 
-def made_told(number: int) -> dict[str, Any]:
+def made_told(number: int, user: User) -> dict[str, Any]:
     case = cases.get(number)
-    return {"case": case_told(case), "check": shapes.check_told(case)}
+    return {"case": case_told(case, user), "check": shapes.check_told(case)}
 
 
 class CasesView(TenantView):
@@ -110,7 +111,8 @@ class CasesView(TenantView):
         """Save a case of a label. `check` says whether it does what it is for: the recorded call of a bad label must
         fail it, the corrected one must pass."""
         wanted = read_body(shapes.NewCaseRequest, request)
-        feedback = Feedback.objects.select_related("reviewer").filter(pk=wanted["feedbackId"]).first()
+        found = Feedback.objects.select_related("reviewer").filter(pk=wanted["feedbackId"])
+        feedback = visible(found, request.user).first()
         if feedback is None:
             raise InvalidRequest([fault("feedbackId", "no_such_feedback", "There is no such label, or not any more.")])
         case = cases.case_from_feedback(
@@ -121,7 +123,7 @@ class CasesView(TenantView):
             tags=wanted["tags"],
             token=request.auth,
         )
-        return Response(made_told(case.number), status=201)
+        return Response(made_told(case.number, request.user), status=201)
 
 
 class CaseView(TenantView):
@@ -132,7 +134,7 @@ class CaseView(TenantView):
     @in_scope
     def get(self, request: TokenRequest, ref: str) -> Response:
         """One case, with where it comes from."""
-        return Response(case_told(cases.get(parse_ref(ref))))
+        return Response(case_told(cases.get(parse_ref(ref)), request.user))
 
     @extend_schema(
         operation_id="editCase",
@@ -157,7 +159,7 @@ class CaseView(TenantView):
             note=wanted["note"],
             token=request.auth,
         )
-        return Response(made_told(case.number))
+        return Response(made_told(case.number, request.user))
 
 
 class CaseVersionsView(TenantView):
@@ -192,7 +194,7 @@ class ArchiveView(TenantView):
             seen_version=wanted.get("version"),
             token=request.auth,
         )
-        return Response(case_told(case))
+        return Response(case_told(case, request.user))
 
 
 class RestoreView(TenantView):
@@ -216,7 +218,7 @@ class RestoreView(TenantView):
             seen_version=wanted.get("version"),
             token=request.auth,
         )
-        return Response(case_told(case))
+        return Response(case_told(case, request.user))
 
 
 class MergeView(TenantView):
@@ -236,7 +238,7 @@ class MergeView(TenantView):
         case = cases.merge(
             parse_ref(ref), parse_ref(wanted["other"]), by=request.user, note=wanted["note"], token=request.auth
         )
-        return Response(case_told(case))
+        return Response(case_told(case, request.user))
 
 
 class JudgeView(TenantView):

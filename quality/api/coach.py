@@ -15,7 +15,7 @@ from quality.api.shapes import StrictRequest
 from quality.improve.coach import runs
 from quality.models import CoachItem, CoachRun, CoachState, Feedback
 from quality.review.items import NoSuchItem
-from tenants.models import Scope
+from tenants.models import Scope, User
 
 _SPELLED = {"style_id": "styleId", "model": "model"}
 
@@ -68,15 +68,14 @@ class CoachRunSerializer(serializers.Serializer):
     items = CoachItemSerializer(many=True, source="suggestions")
 
 
-def told(run: CoachRun) -> dict[str, Any]:
+def told(run: CoachRun, user: User) -> dict[str, Any]:
     shown: Any = run
     shown.num_feedback = len(run.feedback_ids)
-    items: list[Any] = list(CoachItem.objects.filter(run=run).order_by("position"))
-    ids = {pk for item in items for pk in item.feedback_ids}
-    rows = {row.pk: row for row in Feedback.objects.filter(pk__in=ids).only("turn_id", "call_id", "label")}
-    for item in items:
-        item.rests_on = [rows[pk] for pk in item.feedback_ids if pk in rows]
-    shown.suggestions = items
+    seen = runs.shown_to(run, user)
+    items: list[tuple[Any, list[Feedback]]] = [*seen.items]
+    for item, labels in items:
+        item.rests_on = labels
+    shown.suggestions, shown.summary = [item for item, _ in items], seen.summary
     return dict(CoachRunSerializer(shown).data)
 
 
@@ -109,7 +108,7 @@ class CoachView(TenantView):
                 ]
             ) from error
         status = 201 if run.state == CoachState.DONE else 202
-        return Response(told(run), status=status, headers={"Location": f"{request.path}/{run.pk}"})
+        return Response(told(run, request.user), status=status, headers={"Location": f"{request.path}/{run.pk}"})
 
 
 class CoachRunView(TenantView):
@@ -122,4 +121,4 @@ class CoachRunView(TenantView):
         run = CoachRun.objects.filter(pk=pk).first()
         if run is None:
             raise NoSuchItem
-        return Response(told(run))
+        return Response(told(run, request.user))

@@ -30,6 +30,7 @@ from quality.filters import (
 )
 from quality.models import CaseStatus, Label, ProposalState
 from quality.review import rates
+from quality.review.blind import seen_by
 from quality.review.summary import in_period, last_imports, summarise
 from tenants.models import Scope
 
@@ -78,7 +79,7 @@ class SummaryView(TenantView):
         """Label counts, error rate and labels of each tool, tools that fail most, and the share of wrong calls with
         its interval by tool, style, model, toolset and day. The last 30 days by default."""
         form = read_query(PeriodForm, request)
-        period = in_period(form.wanted)
+        period = in_period(seen_by(form.wanted, request.user))
         summary = summarise(period)
         told = {
             **shapes.PeriodSerializer(summary).data,

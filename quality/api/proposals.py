@@ -16,7 +16,9 @@ from quality.improve import cases, groups, proposals
 from quality.improve.filters import GroupForm, ProposalForm
 from quality.improve.groups import GroupKey
 from quality.models import ACTIONABLE, Feedback, Proposal, ProposalState
-from tenants.models import Scope
+from quality.review.blind import visible
+from quality.review.queues.waiting import viewer_of
+from tenants.models import Scope, User
 
 TAG = ["Proposals"]
 CURSOR = text("cursor", "nextCursor of the page before.")
@@ -57,7 +59,7 @@ class GroupsView(TenantView):
         would mend it."""
         form = read_query(GroupForm, request)
         try:
-            page = groups.find(form.wanted, order=form.order_or_default, **form.place)
+            page = groups.find(form.wanted, order=form.order_or_default, viewer=viewer_of(request.user), **form.place)
         except BadCursor as error:
             raise bad_cursor(error) from error
         items = shapes.GroupSerializer(page.groups, many=True).data
@@ -72,8 +74,8 @@ def row_told(row: proposals.ProposalRow | proposals.ProposalDetail) -> dict[str,
     }
 
 
-def detail_told(pk: int) -> dict[str, Any]:
-    found = proposals.detail(pk)
+def detail_told(pk: int, user: User) -> dict[str, Any]:
+    found = proposals.detail(pk, viewer=viewer_of(user))
     return {
         **row_told(found),
         "examples": shapes.GroupExampleSerializer(found.examples, many=True).data,
@@ -102,7 +104,7 @@ class ProposalsView(TenantView):
         """Tracked proposals, those changed last first."""
         form = read_query(ProposalForm, request)
         try:
-            page = proposals.find(form.wanted, **form.place)
+            page = proposals.find(form.wanted, viewer=viewer_of(request.user), **form.place)
         except BadCursor as error:
             raise bad_cursor(error) from error
         return Response({"items": [row_told(row) for row in page.rows], "nextCursor": page.next})
@@ -122,7 +124,7 @@ class ProposalsView(TenantView):
             label=wanted["label"], tool_name=wanted["toolName"], style_id=wanted["styleId"], fault=wanted["fault"]
         )
         proposal, is_new = proposals.ensure_tracked(key, by=request.user, token=request.auth)
-        return Response(detail_told(proposal.pk), status=201 if is_new else 200)
+        return Response(detail_told(proposal.pk, request.user), status=201 if is_new else 200)
 
 
 class ProposalView(TenantView):
@@ -132,7 +134,7 @@ class ProposalView(TenantView):
     @in_scope
     def get(self, request: TokenRequest, pk: int) -> Response:
         """A proposal with what it rests on, its history, its rates before and after, and its cases."""
-        return Response(detail_told(pk))
+        return Response(detail_told(pk, request.user))
 
 
 class DismissView(TenantView):
@@ -151,7 +153,7 @@ class DismissView(TenantView):
         proposals.dismiss(
             pk, reason=wanted["reason"], by=request.user, seen_version=wanted.get("version"), token=request.auth
         )
-        return Response(detail_told(pk))
+        return Response(detail_told(pk, request.user))
 
 
 class ApplyView(TenantView):
@@ -173,7 +175,7 @@ class ApplyView(TenantView):
             seen_version=wanted.get("version"),
             token=request.auth,
         )
-        return Response(detail_told(pk))
+        return Response(detail_told(pk, request.user))
 
 
 class ReopenView(TenantView):
@@ -189,7 +191,7 @@ class ReopenView(TenantView):
         proposals.reopen(
             pk, by=request.user, reason=wanted["reason"], seen_version=wanted.get("version"), token=request.auth
         )
-        return Response(detail_told(pk))
+        return Response(detail_told(pk, request.user))
 
 
 class ProposalCaseView(TenantView):
@@ -207,7 +209,7 @@ class ProposalCaseView(TenantView):
         wanted = read_body(shapes.ProposalCaseRequest, request)
         proposal = proposals.get(pk)
         case = cases.case_from_feedback(
-            _feedback(proposal, wanted.get("feedbackId")),
+            _feedback(proposal, wanted.get("feedbackId"), request.user),
             by=request.user,
             proposal=proposal,
             expectation=spelled(request, "expectation"),
@@ -217,15 +219,15 @@ class ProposalCaseView(TenantView):
             token=request.auth,
         )
         made = cases.get(case.number)
-        body = {"case": case_told(made), "check": shapes.check_told(made)}
+        body = {"case": case_told(made, request.user), "check": shapes.check_told(made)}
         return Response({**body, "proposal": shapes.proposal_told(proposals.get(pk))}, status=201)
 
 
-def _feedback(proposal: Proposal, pk: int | None) -> Feedback:
+def _feedback(proposal: Proposal, pk: int | None, user: User) -> Feedback:
     """The label to make a case of: the one that is asked for, or the newest with a correction, or the newest."""
-    rows = groups.feedback_of(proposal).select_related("reviewer")
+    rows = visible(groups.feedback_of(proposal), user).select_related("reviewer")
     if pk is not None:
-        found = Feedback.objects.select_related("reviewer").filter(pk=pk).first()
+        found = visible(Feedback.objects.select_related("reviewer").filter(pk=pk), user).first()
     else:
         found = rows.filter(correction__isnull=False).first() or rows.first()
     if found is None:

@@ -356,9 +356,11 @@ class QueueAdjudicationView(TenantView):
     def post(self, request: TokenRequest, pk: int) -> Response:
         """The queue that collects this one's disagreements, made if there is none."""
         queue = _queue(pk)
-        if queue.kind == ReviewQueue.Kind.ADJUDICATION:
-            raise InvalidRequest([fault("id", "is_adjudication", "This queue collects disagreements itself.")])
-        return Response(_told([adjudication.make(queue, actor=request.user, token=request.auth)])[0])
+        try:
+            made = adjudication.make(queue, actor=request.user, token=request.auth)
+        except ValidationError as error:
+            raise InvalidRequest([fault("id", error.code, " ".join(error.messages))]) from error
+        return Response(_told([made])[0])
 
 
 def _text(name: str, description: str = "", **options: Any) -> OpenApiParameter:

@@ -1,8 +1,9 @@
 """Feedback that asks for the same fix, as groups: same label, tool, style and kind of fault.
 
 A group's feedback falls into windows. What was said up to the decision of a proposal belongs to that proposal; what was
-said after the newest decision is open: it belongs to the group's pending proposal, or waits to be tracked (again). All
-functions need an open tenant scope.
+said after the newest decision is open: it belongs to the group's pending proposal, or waits to be tracked (again). A
+`viewer` is whom blind queues keep others' labels from (`quality.review.queues.waiting`): his groups are of what he may
+see. All functions need an open tenant scope.
 """
 
 import datetime as dt
@@ -20,6 +21,7 @@ from django.utils.translation import gettext as _
 from quality.improve import keyset
 from quality.improve.faults import describe_fault
 from quality.models import ACTIONABLE, ArtifactKind, Feedback, Label, Proposal, ProposalState
+from quality.review.queues.waiting import hidden_row, waits_blind
 from tenants.scope import current_tenant_id
 
 PAGE_SIZE = 20
@@ -192,7 +194,7 @@ WITH newest AS (
   WHERE f.tenant_id = %(tenant)s AND f.label IN ({_ACTIONABLE}) AND f.label = ANY (%(labels)s)
     AND (%(tool)s::text IS NULL OR f.tool_name = %(tool)s)
     AND (%(style)s::text IS NULL OR f.style_id = %(style)s)
-    AND (%(fault)s::text IS NULL OR u.fault = %(fault)s)
+    AND (%(fault)s::text IS NULL OR u.fault = %(fault)s) AND NOT {hidden_row("f", "reviewer_id")}
 ), items AS (
   SELECT {_KEY}, is_open, decided_id, decided_state, covers_since, decided_at,
     count(*) AS num_feedback, min(updated_at) AS first_at, max(updated_at) AS newest_at
@@ -228,10 +230,16 @@ _KINDS = {"newest_day": keyset.day, "num_items": keyset.number, "newest_at": key
 
 
 def find(
-    wanted: GroupFilter, *, cursor: str | None = None, page_size: int = PAGE_SIZE, order: Order = "newest"
+    wanted: GroupFilter,
+    *,
+    cursor: str | None = None,
+    page_size: int = PAGE_SIZE,
+    order: Order = "newest",
+    viewer: int | None = None,
 ) -> GroupPage:
-    """A page of groups with examples. `newest` sorts by the day of the newest label and within a day by size,
-    `largest` by size. A group that grows while pages are turned may move; it is never cut. Raises BadCursor."""
+    """A page of groups with examples, of what a `viewer` may see. `newest` sorts by the day of the newest label and
+    within a day by size, `largest` by size. A group that grows while pages are turned may move; it is never cut. Raises
+    BadCursor."""
     columns = [*_ORDERS[order], "label", "tool_name", "style_id", "fault"]
     params = {
         "labels": list(wanted.labels or ACTIONABLE),
@@ -240,6 +248,7 @@ def find(
         "fault": wanted.fault or None,
         "states": list(wanted.states or OPEN),
         "rows": page_size + 1,
+        "viewer": viewer,
     }
     after = ""
     if cursor:
@@ -249,16 +258,16 @@ def find(
     down = ", ".join(f"{column} DESC" for column in columns)
     rows = _rows(f"{_GROUPS} WHERE state = ANY (%(states)s) {after} ORDER BY {down} LIMIT %(rows)s", params)
     following = keyset.write(*(rows[page_size - 1][name] for name in columns)) if len(rows) > page_size else None
-    return GroupPage(groups=_with_examples([_group(row) for row in rows[:page_size]]), next=following)
+    return GroupPage(groups=_with_examples([_group(row) for row in rows[:page_size]], viewer), next=following)
 
 
 def get(key: GroupKey) -> Group:
     """The group with examples; raises NoSuchGroup."""
-    params = {"labels": [key.label], "tool": key.tool_name, "style": key.style_id, "fault": key.fault}
+    params = {"labels": [key.label], "tool": key.tool_name, "style": key.style_id, "fault": key.fault, "viewer": None}
     rows = _rows(_GROUPS, params)
     if not rows:
         raise NoSuchGroup(_("No feedback says this, or not any more."))
-    return _with_examples([_group(row) for row in rows])[0]
+    return _with_examples([_group(row) for row in rows], None)[0]
 
 
 def feedback_of(proposal: Proposal) -> QuerySet[Feedback]:
@@ -285,6 +294,7 @@ CROSS JOIN LATERAL (
   WHERE f.tenant_id = %(tenant)s AND f.label IN ({_ACTIONABLE}) AND f.label = g.label
     AND f.tool_name = g.tool_name AND f.style_id = g.style_id AND g.fault = ANY (f.faults)
     AND (g.since IS NULL OR f.updated_at > g.since) AND (g.until IS NULL OR f.updated_at <= g.until)
+    AND NOT {hidden_row("f", "reviewer_id")}
   {{}}
 ) f
 """  # noqa: S608
@@ -308,13 +318,16 @@ ORDER BY g.place, f.updated_at DESC, f.id DESC
 )
 
 
-def counts_of(windows: Sequence[Window]) -> list[tuple[int, int]]:
-    """Items and labels in each window, in one query."""
-    return [(row["num_items"], row["num_feedback"]) for row in _rows(f"{_COUNTS} ORDER BY g.place", _asked(windows))]
+def counts_of(windows: Sequence[Window], *, viewer: int | None = None) -> list[tuple[int, int]]:
+    """Items and labels in each window, of those that a `viewer` may see; in one query."""
+    found = _rows(f"{_COUNTS} ORDER BY g.place", _asked(windows) | {"viewer": viewer})
+    return [(row["num_items"], row["num_feedback"]) for row in found]
 
 
-def examples_of(windows: Sequence[Window], *, limit: int = MAX_EXAMPLES) -> list[tuple[Example, ...]]:
-    """The newest labelled items of each window, each once, in two queries."""
+def examples_of(
+    windows: Sequence[Window], *, limit: int = MAX_EXAMPLES, viewer: int | None = None
+) -> list[tuple[Example, ...]]:
+    """The newest labelled items of each window that a `viewer` may see, each once, in two queries."""
     if not windows:
         return []
     limits = {
@@ -322,6 +335,7 @@ def examples_of(windows: Sequence[Window], *, limit: int = MAX_EXAMPLES) -> list
         "correction": CORRECTION_CHARS,
         "note": NOTE_CHARS,
         "rows": limit * _LABELS_AN_EXAMPLE,
+        "viewer": viewer,
     }
     found: list[dict[Place, Example]] = [{} for _ in windows]
     for row in _rows(_EXAMPLES, {**_asked(windows), **limits}):
@@ -329,14 +343,14 @@ def examples_of(windows: Sequence[Window], *, limit: int = MAX_EXAMPLES) -> list
         example = Example(**row)
         if len(here) < limit:
             here.setdefault(example.place, example)
-    reviewers = _reviewers(found)
+    reviewers = _reviewers(found, viewer)
     return [
         tuple(replace(example, reviewers=tuple(_who(reviewers, example, window))) for example in here.values())
         for here, window in zip(found, windows, strict=True)
     ]
 
 
-def _reviewers(found: Iterable[dict[Place, Example]]) -> dict[Place, list[Feedback]]:
+def _reviewers(found: Iterable[dict[Place, Example]], viewer: int | None) -> dict[Place, list[Feedback]]:
     places = {place for here in found for place in here}
     calls = Q(call_id__in={call_id for _, _, call_id in places if call_id})
     without = [(turn_id, cycle) for turn_id, cycle, call_id in places if call_id is None]
@@ -345,6 +359,8 @@ def _reviewers(found: Iterable[dict[Place, Example]]) -> dict[Place, list[Feedba
     )
     by_place: dict[Place, list[Feedback]] = {}
     rows = Feedback.objects.filter(calls | replies, label__in=ACTIONABLE).select_related("reviewer")
+    if viewer is not None:
+        rows = rows.exclude(waits_blind(viewer) & ~Q(reviewer=viewer))
     for row in rows.defer("correction", "note").order_by("created_at", "pk"):
         by_place.setdefault((row.turn_id, row.cycle, row.call_id), []).append(row)
     return by_place
@@ -387,8 +403,8 @@ def _group(row: dict[str, Any]) -> Group:
     )
 
 
-def _with_examples(groups: list[Group]) -> list[Group]:
-    examples = examples_of([group.window for group in groups])
+def _with_examples(groups: list[Group], viewer: int | None) -> list[Group]:
+    examples = examples_of([group.window for group in groups], viewer=viewer)
     return [replace(group, examples=those) for group, those in zip(groups, examples, strict=True)]
 
 

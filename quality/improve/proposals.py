@@ -163,8 +163,11 @@ def pending_of(key: GroupKey) -> Proposal | None:
     return Proposal.objects.filter(**vars(key), state=ProposalState.PENDING).first()
 
 
-def find(wanted: ProposalFilter, *, cursor: str | None = None, page_size: int = PAGE_SIZE) -> ProposalPage:
-    """A page of proposals, those changed last first, in two queries; raises BadCursor."""
+def find(
+    wanted: ProposalFilter, *, cursor: str | None = None, page_size: int = PAGE_SIZE, viewer: int | None = None
+) -> ProposalPage:
+    """A page of proposals, those changed last first, in two queries; raises BadCursor. A `viewer` is told how
+    many labels there are of those that he may see."""
     rows = Proposal.objects.select_related("decided_by", "created_by").order_by("-updated_at", "-pk")
     columns = {
         "state__in": wanted.states,
@@ -180,31 +183,31 @@ def find(wanted: ProposalFilter, *, cursor: str | None = None, page_size: int = 
     found = list(rows[: page_size + 1])
     shown = found[:page_size]
     return ProposalPage(
-        rows=_counted(shown),
+        rows=_counted(shown, viewer),
         next=keyset.write(shown[-1].updated_at, shown[-1].pk) if len(found) > page_size else None,
     )
 
 
-def detail(pk: int) -> ProposalDetail:
-    """All about one proposal; raises NoSuchProposal."""
+def detail(pk: int, *, viewer: int | None = None) -> ProposalDetail:
+    """All about one proposal, as far as a `viewer` may see it; raises NoSuchProposal."""
     proposal = get(pk)
-    (row,) = _counted([proposal])
-    (examples,) = groups.examples_of([Window.of(proposal)], limit=MAX_EXAMPLES)
+    (row,) = _counted([proposal], viewer)
+    (examples,) = groups.examples_of([Window.of(proposal)], limit=MAX_EXAMPLES, viewer=viewer)
     return ProposalDetail(
         proposal=proposal,
         events=list(proposal.events.select_related("by").order_by("version")),
         num_items=row.num_items,
         num_feedback=row.num_feedback,
         examples=examples,
-        rates=rates_of(proposal),
+        rates=rates_of(proposal, viewer=viewer),
         cases=list(proposal.cases.order_by("number").only("pk", "number", "status", "behavior", "tenant_id")),
     )
 
 
-def _counted(proposals: Sequence[Proposal]) -> list[ProposalRow]:
+def _counted(proposals: Sequence[Proposal], viewer: int | None) -> list[ProposalRow]:
     if not proposals:
         return []
-    counts = groups.counts_of([Window.of(proposal) for proposal in proposals])
+    counts = groups.counts_of([Window.of(proposal) for proposal in proposals], viewer=viewer)
     return [
         ProposalRow(proposal=proposal, num_items=num_items, num_feedback=num_feedback)
         for proposal, (num_items, num_feedback) in zip(proposals, counts, strict=True)

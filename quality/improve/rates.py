@@ -17,6 +17,7 @@ from django.db import connection
 
 from quality.cases.statistics import wilson
 from quality.models import Proposal, ProposalState
+from quality.review.queues.waiting import hidden_row
 from tenants.scope import current_tenant_id
 
 MIN_ITEMS = 20  # of 20 without a fault still up to 16 % may have it; of fewer nothing can be said
@@ -59,7 +60,7 @@ class Rates:
     after: Rate | None = None
 
 
-_COUNT = """
+_COUNT = f"""
 SELECT
   count(DISTINCT item) FILTER (WHERE NOT is_after),
   count(DISTINCT item) FILTER (WHERE NOT is_after AND is_faulty),
@@ -73,13 +74,14 @@ FROM (
     ON r.tenant_id = f.tenant_id AND r.turn_id = f.turn_id AND r.cycle = f.cycle
     AND r.call_id IS NOT DISTINCT FROM f.call_id
   WHERE f.tenant_id = %(tenant)s AND f.tool_name = %(tool)s AND f.style_id = %(style)s
-    AND (%(since)s::timestamptz IS NULL OR r.started_at >= %(since)s)
+    AND (%(since)s::timestamptz IS NULL OR r.started_at >= %(since)s) AND NOT {hidden_row("f", "reviewer_id")}
 ) labelled
-"""
+"""  # noqa: S608  (no input)
 
 
-def rates_of(proposal: Proposal) -> Rates:
-    """The rates of a proposal's group, in one query. Needs an open tenant scope."""
+def rates_of(proposal: Proposal, *, viewer: int | None = None) -> Rates:
+    """The rates of a proposal's group, of the labels that a `viewer` may see, in one query. Needs an open tenant
+    scope."""
     decided = proposal.decided_at if proposal.state == ProposalState.APPLIED else None
     params: dict[str, Any] = {
         "tenant": current_tenant_id(),
@@ -89,6 +91,7 @@ def rates_of(proposal: Proposal) -> Rates:
         "style": proposal.style_id,
         "since": proposal.covers_since,
         "decided": decided,
+        "viewer": viewer,
     }
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, params)

@@ -12,7 +12,7 @@ from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.call_filter import filter_context, filter_query
 from quality.pages.render import render_page
 from quality.pages.views import opened, views_context, with_view
-from quality.review.blind import veiled_page
+from quality.review.blind import seen_by, veiled_page
 from quality.review.bulk.scope import MAX_ITEMS
 
 
@@ -46,14 +46,11 @@ def call_list(request: TenantRequest) -> HttpResponseBase:
 
 
 def _found(request: TenantRequest, form: CallPageForm) -> dict[str, Any]:
-    wanted = form.wanted
+    wanted = seen_by(form.wanted, request.user)
     page = calls.find(wanted, cursor=form.cleaned_data["cursor"], page_size=form.page_size_or_default)
-    shown = veiled_page(page, request.user, wanted.labels)
     count = calls.count(wanted)
-    if count <= calls.COUNT_CAP:
-        count -= len(page.rows) - len(shown.rows)  # what is left out here is not told by number
     return {
-        "page": shown,
+        "page": veiled_page(page, request.user),
         "hints_asked": wanted.hints,
         "count": count,
         "capped": count > calls.COUNT_CAP,

@@ -30,9 +30,10 @@ from quality.pages.expectation_editor import Editor
 from quality.pages.render import render_page
 from quality.pages.uploads import too_large
 from quality.review import jsonview
+from quality.review.blind import visible
 from quality.review.conversation import read_conversation
 from quality.review.offered import offered_tools
-from tenants.models import Role
+from tenants.models import Role, User
 
 WORDS = {
     "status": gettext_lazy("status"),
@@ -156,7 +157,7 @@ def _imported(request: TenantRequest) -> tuple[ImportReport | None, list[str]]:
 def case_new(request: TenantRequest) -> HttpResponse:
     """A case of a label, as its correction proposes it; saved after the reviewer has seen it."""
     data = request.POST if request.method == "POST" else request.GET
-    feedback = _feedback(data.get("feedback", ""))
+    feedback = _feedback(data.get("feedback", ""), request.user)
     proposal = _proposal(data.get("proposal", ""))
     draft = cases.draft_from(feedback, proposal=proposal)
     if request.method == "GET":
@@ -221,8 +222,8 @@ class _Making:
         return redirect("case-detail", slug=self.request.tenant.slug, number=case.number)
 
 
-def _feedback(pk: str) -> Feedback:
-    found = Feedback.objects.filter(pk=int(pk)).first() if pk.isdecimal() and len(pk) < 19 else None
+def _feedback(pk: str, user: User) -> Feedback:
+    found = visible(Feedback.objects.filter(pk=int(pk)), user).first() if pk.isdecimal() and len(pk) < 19 else None
     if found is None:
         raise Http404(_("There is no such label, or it was taken back."))
     return found
@@ -360,7 +361,9 @@ def _case_page(
         "duplicates": cases.duplicates(case),
         "versions": _versions(case),
         "is_active": case.status == CaseStatus.ACTIVE,
-        "feedback": Feedback.objects.select_related("reviewer").filter(pk=case.feedback_id or 0).first(),
+        "feedback": visible(
+            Feedback.objects.select_related("reviewer").filter(pk=case.feedback_id or 0), request.user
+        ).first(),
         "context": _tree(case.context),
     }
     return render(cast(HttpRequest, request), "quality/case_detail.html", context, status=status)

@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from django import forms
@@ -23,6 +23,7 @@ from quality.pages.conditions import chips, conditions
 from quality.pages.plot import Plot, plot
 from quality.pages.sheet import Cell, sheet
 from quality.review import charts, rates
+from quality.review.blind import seen_by
 from quality.review.charts import REST, Asked, Chart, Fix, Piece, Series
 from quality.templatetags.replays import percent
 
@@ -127,7 +128,7 @@ class Figure:
 def chart_page(request: TenantRequest) -> HttpResponse:
     """All charts of a period. What of the address is no filter is told back, and the charts are of all calls then."""
     form, faults = _read(request)
-    asked = form.asked
+    asked = _asked(request, form)
     query = conditions(QueryDict() if faults else request.GET, tuple(WORDS))
     days = form.cleaned_data["days"] or DEFAULT_DAYS
     dated = query.copy()
@@ -156,9 +157,10 @@ def chart_page(request: TenantRequest) -> HttpResponse:
 def chart_sheet(request: TenantRequest, name: str) -> HttpResponse:
     """The table of one chart as CSV: numbers as they are, times as ISO dates."""
     form, _faults = _read(request)
+    asked = _asked(request, form)
     if name == "fixes":
-        return sheet("charts-fixes.csv", FIX_COLUMNS, [_fix_row(one) for one in charts.fixes(form.asked)])
-    chart = charts.CHARTS[name](form.asked)
+        return sheet("charts-fixes.csv", FIX_COLUMNS, [_fix_row(one) for one in charts.fixes(asked)])
+    chart = charts.CHARTS[name](asked)
     columns, rows = _table(chart)
     return sheet(f"charts-{name}.csv", columns, rows)
 
@@ -173,6 +175,11 @@ def _read(request: TenantRequest) -> tuple[ChartsForm, list[dict[str, str]]]:
         form = ChartsForm({})
         form.is_valid()
     return form, faults
+
+
+def _asked(request: TenantRequest, form: ChartsForm) -> Asked:
+    """What is asked, of what this person may see."""
+    return replace(form.asked, calls=seen_by(form.asked.calls, request.user))
 
 
 def figure(name: str, chart: Chart, *, by: str = "tool") -> Figure:

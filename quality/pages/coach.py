@@ -15,7 +15,7 @@ from quality.improve.coach import decisions, runs
 from quality.models import ACTIONABLE, CoachItem, CoachRun, CoachState, Feedback, Proposal
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.diff import diff
-from tenants import styles
+from tenants import endpoints, styles
 from tenants.models import Role, Style, StyleVersion
 
 MAX_RUNS = 50
@@ -32,7 +32,7 @@ class AskForm(forms.Form):
         cast(forms.ChoiceField, self.fields["style_id"]).choices = [(one, f"{name} ({one})") for one, name in names]
         models = [
             (one.label, _("Model %(label)s (%(model)s)") % {"label": one.label, "model": one.model})
-            for one in runs.models_to_ask()
+            for one in endpoints.models_to_ask()
         ]
         cast(forms.ChoiceField, self.fields["model"]).choices = [*models, (runs.RULES, _("Rules, no model"))]
 
@@ -85,7 +85,7 @@ def coach_preview(request: TenantRequest, pk: int) -> HttpResponse:
     """What the chosen items would make of the style."""
     run = _run(pk)
     chosen = set(_chosen(request))
-    context = _preview(run, [item for item in _items(run) if item.pk in chosen])
+    context = _preview(run, [item for item, _labels in runs.shown_to(run, request.user).items if item.pk in chosen])
     return render(cast(HttpRequest, request), "quality/coach_run.html#preview", context)
 
 
@@ -105,7 +105,7 @@ def coach_decide(request: TenantRequest, pk: int) -> HttpResponse:
 
 def _decided(request: TenantRequest, run: CoachRun) -> str:
     if revoked := request.POST.get("revoke", ""):
-        item = next((one for one in _items(run) if str(one.pk) == revoked), None)
+        item = next((one for one, _labels in runs.shown_to(run, request.user).items if str(one.pk) == revoked), None)
         if item is None:
             raise Http404(_("There is no such item."))
         style = decisions.revoke(item, by=request.user)
@@ -124,15 +124,16 @@ def _decided(request: TenantRequest, run: CoachRun) -> str:
 
 
 def _shown(request: TenantRequest, run: CoachRun, *, fault: str = "", status: int = 200) -> HttpResponse:
-    items = _items(run)
-    rows = {row.pk: row for row in Feedback.objects.filter(pk__in={pk for item in items for pk in item.feedback_ids})}
+    seen = runs.shown_to(run, request.user)
+    items = [item for item, _labels in seen.items]
     is_open = [item for item in items if item.state == CoachItem.State.OPEN]
     context = {
         "run": run,
         "is_live": run.state in LIVE,
-        "rows": [(item, [rows[pk] for pk in item.feedback_ids if pk in rows]) for item in items],
+        "rows": seen.items,
+        "summary": seen.summary,
         "has_open": bool(is_open),
-        "num_gone": sum(pk not in rows for item in items for pk in item.feedback_ids),
+        "num_gone": seen.num_gone,
         "applied": _applied(items, run),
         "fault": fault,
     } | _preview(run, is_open)
@@ -161,10 +162,6 @@ def _run(pk: int) -> CoachRun:
     if run is None:
         raise Http404(_("The coach was never asked this."))
     return run
-
-
-def _items(run: CoachRun) -> list[CoachItem]:
-    return list(CoachItem.objects.filter(run=run).select_related("decided_by").order_by("position"))
 
 
 def _chosen(request: TenantRequest) -> list[int]:

@@ -1,8 +1,8 @@
 """Deciding on a call from a page: what its card shows, what is sent from it, and what came of it."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django import forms
@@ -18,10 +18,12 @@ from quality.ingest.jsontext import dump
 from quality.models import CallState, DecisionKind, Label, ToolCall, TurnRun
 from quality.pages.access import TenantRequest
 from quality.pages.argument_form import ArgumentForm, argument_form
+from quality.review.blind import hidden_calls
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from quality.turns.decide import AlreadyDecided, CannotDecide, Verdict, decide
 from quality.turns.transcript import TurnCall, decisions_on, turn_call
+from tenants.models import User
 
 MAX_REASON_CHARS = 2_000
 MAX_RESULT_CHARS = 100_000
@@ -64,6 +66,12 @@ class Card:
     def takes(self) -> dict[str, bool]:
         """Which decisions the call takes now, by their names."""
         return {kind: kind in self.one.kinds for kind in _KINDS}
+
+
+def veiled(calls: Sequence[TurnCall], user: User) -> list[TurnCall]:
+    """These calls, without the labels that this user must not see."""
+    hidden = hidden_calls(user, [one.call.pk for one in calls])
+    return [replace(one, label=None) if one.call.pk in hidden else one for one in calls]
 
 
 def place_of(request: TenantRequest) -> str:

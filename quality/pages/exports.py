@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.core.serializers.json import DjangoJSONEncoder
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
@@ -73,7 +74,7 @@ def export_page(request: TenantRequest) -> HttpResponse:
         "threshold": settings.EXPORT_JOB_ROWS,
     }
     if form.is_valid():
-        order = Order(wanted=form.wanted)
+        order = export.as_seen(Order(wanted=form.wanted), request.user)
         count = export.count(order, cap=settings.EXPORT_JOB_ROWS)
         line = export.example(order)
         context |= {
@@ -211,6 +212,9 @@ def export_fetch(request: TenantRequest, pk: int) -> HttpResponseBase:
         job = _job(pk)
         if not export_jobs.is_there(job):
             raise Http404(_("This file is not there: it is not made yet, or its week is over. Order the export again."))
+        if not export_jobs.may_fetch(job, request.user):
+            told = _("In this file are labels that a blind queue keeps from you. Order a file of your own.")
+            raise PermissionDenied(told)
         order = export_jobs.order_of(job)
         try:
             file = export_jobs.stored_path(job.stored_as).open("rb")

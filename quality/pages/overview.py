@@ -20,6 +20,7 @@ from quality.pages.call_filter import chips
 from quality.pages.charts import BY
 from quality.pages.conditions import conditions
 from quality.review import rates
+from quality.review.blind import seen_by
 from quality.review.rates import LabelRate
 from quality.review.summary import HintSummary, ToolSummary, hints_in, in_period, last_imports, summarise
 
@@ -91,7 +92,7 @@ def overview(request: TenantRequest) -> HttpResponse:
     if faults:
         form = OverviewForm({})
         form.is_valid()
-    days, wanted = form.cleaned_data["days"] or DEFAULT_DAYS, form.wanted
+    days, wanted = form.cleaned_data["days"] or DEFAULT_DAYS, seen_by(form.wanted, request.user)
     today = timezone.localdate()
     first = today - dt.timedelta(days=days - 1)
     period = in_period(replace(wanted, since=timezone.make_aware(dt.datetime.combine(first, dt.time()))))

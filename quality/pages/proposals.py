@@ -24,6 +24,7 @@ from quality.models import ACTIONABLE, ArtifactKind, Label, Proposal, ProposalSt
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.conditions import Words, chips, conditions
 from quality.pages.render import render_page
+from quality.review.queues.waiting import viewer_of
 from tenants.models import Role
 
 STATES = {"untracked": gettext_lazy("Not tracked"), **dict(ProposalState.choices)}
@@ -152,17 +153,18 @@ def _listed(request: TenantRequest, view: str) -> HttpResponse:
     }
     if not context["faults"]:
         try:
-            context["page"] = _page(form, view)
+            context["page"] = _page(form, view, viewer_of(request.user))
         except BadCursor as error:
             context["faults"] = [{"path": "cursor", "message": str(error)}]
     return render_page(cast(HttpRequest, request), "quality/proposals.html", context, partial="list")
 
 
-def _page(form: ProposalForm, view: str) -> Any:
+def _page(form: ProposalForm, view: str, viewer: int | None) -> Any:
     cursor = form.cleaned_data["cursor"] or None
     if view == "tracked":
-        return proposals.find(form.proposals, cursor=cursor)
-    return groups.find(form.groups, cursor=cursor, order=form.cleaned_data["order"] or "newest")
+        return proposals.find(form.proposals, cursor=cursor, viewer=viewer)
+    order = form.cleaned_data["order"] or "newest"
+    return groups.find(form.groups, cursor=cursor, order=order, viewer=viewer)
 
 
 def _totals() -> dict[str, int]:
@@ -245,7 +247,7 @@ def _shown(
     status: int = 200,
 ) -> HttpResponse:
     try:
-        found = proposals.detail(pk)
+        found = proposals.detail(pk, viewer=viewer_of(request.user))
     except NoSuchProposal as error:
         raise Http404(str(error)) from error
     proposal = found.proposal

@@ -255,7 +255,11 @@ def _entries(request: TenantRequest, queue: ReviewQueue) -> dict[str, Any]:
 def queue_adjudicate(request: TenantRequest, pk: int) -> HttpResponse:
     """Collect the disagreements of a queue in another one."""
     queue = _queue(pk)
-    made = adjudication.make(queue, actor=request.user)
+    try:
+        made = adjudication.make(queue, actor=request.user)
+    except ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+        return _page(request, queue)
     messages.success(
         request,
         _("%(name)s collects what reviewers disagree on, from now on too. You decide it; name others on its page.")

@@ -1,6 +1,6 @@
 """Which way through items an address of Review means, and the way by a filter."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from django.http import Http404, QueryDict
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 
-from quality.calls import ANY_HINT, UNLABELLED, CallFilter
+from quality.calls import ANY_HINT, CallFilter
 from quality.filters import CallFilterForm
 from quality.models import Review, ReviewQueue
 from quality.pages.access import TenantRequest
@@ -22,7 +22,6 @@ from quality.review.sources import Action, Desk, Rail, Source, Standing, Stop
 from tenants.models import User
 
 RAIL_BEFORE, RAIL_AFTER = 6, 16
-LOOKED_AT, MAX_LOOKS = 200, 50  # items at once of a list that leaves some out, and how often for one place
 
 
 class FilterSource:
@@ -35,7 +34,7 @@ class FilterSource:
         self.slug, self.user = slug, user
         self.faults: list[dict[str, Any]] = [] if form.is_valid() else list(form.faults())
         self.query = filter_query(data)
-        self.wanted = form.wanted if not self.faults else CallFilter()
+        self.wanted = blind.seen_by(form.wanted if not self.faults else CallFilter(), user)
         self.open = self.wanted if self.wanted.labels else items.unlabelled(self.wanted)
         self._rails: dict[Item | None, Rail] = {}
         self._labelled: set[Item] = set()  # of those in rails; which label it is may be hidden
@@ -102,27 +101,13 @@ class FilterSource:
         """Whoever may label may label what a filter finds."""
 
     def _next(self, item: Item | None) -> Item | None:
-        return next(iter(self._beside(items.items_after, item, self.open, 1)), None)
-
-    def _beside(self, step: Callable[..., list[Item]], item: Item | None, wanted: CallFilter, limit: int) -> list[Item]:
-        """The nearest items on one side, without those whose place among these labels would tell what is hidden."""
-        if not set(wanted.labels) - {UNLABELLED}:
-            return step(item, wanted, limit=limit)
-        found: list[Item] = []
-        for _look in range(MAX_LOOKS):
-            seen = step(item, wanted, limit=LOOKED_AT)
-            gone = blind.left_out(self.user, seen, wanted.labels)
-            found += [one for one in seen if one not in gone]
-            if len(found) >= limit or len(seen) < LOOKED_AT:
-                break
-            item = seen[-1]
-        return found[:limit]
+        return items.next_item(item, self.open)
 
     def _read_rail(self, item: Item | None) -> Rail:
         if item is None:
             return Rail()
-        before = self._beside(items.items_before, item, self.wanted, RAIL_BEFORE)[::-1]
-        after = self._beside(items.items_after, item, self.wanted, RAIL_AFTER)
+        before = items.items_before(item, self.wanted, limit=RAIL_BEFORE)[::-1]
+        after = items.items_after(item, self.wanted, limit=RAIL_AFTER)
         labels = _labels_of([*before, item, *after])
         hidden = blind.hidden_from(self.user, labels)
         self._labelled |= labels.keys()
@@ -166,21 +151,15 @@ def item_of(data: QueryDict) -> Item | None:
     return None
 
 
-def queue_source(request: TenantRequest, pk: int) -> QueueSource:
+def queue_source(request: TenantRequest, pk: int | str) -> QueueSource:
     """The queue as this reviewer goes through it; raises Http404."""
-    queue = get_object_or_404(ReviewQueue, pk=pk, deleted_at__isnull=True)
+    number = int(pk) if str(pk).isdecimal() and len(str(pk)) < 19 else 0
+    queue = get_object_or_404(ReviewQueue, pk=number, deleted_at__isnull=True)
     return QueueSource(request.tenant.slug, queue, request.user)
 
 
 def source_of(request: TenantRequest, data: QueryDict) -> Source:
     """The way that hidden fields name: `queue`, else the filter in `filter`. Raises Http404 of a queue that is none."""
     if data.get("queue"):
-        return QueueSource(request.tenant.slug, _queue(str(data["queue"])), request.user)
+        return queue_source(request, str(data["queue"]))
     return FilterSource(request.tenant.slug, QueryDict(data.get("filter", "")), request.user)
-
-
-def _queue(pk: str) -> ReviewQueue:
-    queue = ReviewQueue.objects.filter(pk=int(pk), deleted_at=None).first() if pk.isdecimal() and len(pk) < 19 else None
-    if queue is None:
-        raise Http404("There is no such queue.")
-    return queue

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from quality.models import ReviewQueue, SuggestionRun
 from quality.pages.access import TenantRequest, tenant_view
 from quality.review.suggesting import runs
+from tenants import endpoints
 from tenants.models import Role
 
 DEFAULT_ITEMS = 200
@@ -46,7 +47,7 @@ class SuggestionForm(forms.Form):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        models = [(each.label, f"{each.label} ({each.model})") for each in runs.models_to_ask()]
+        models = [(each.label, f"{each.label} ({each.model})") for each in endpoints.models_to_ask()]
         queues = ReviewQueue.objects.filter(is_blind=False, deleted_at=None).exclude(state="closed").order_by("name")
         cast(forms.ChoiceField, self.fields["endpoint_label"]).choices = models
         cast(forms.ChoiceField, self.fields["queue"]).choices = [
@@ -127,7 +128,7 @@ def _page(request: TenantRequest, form: SuggestionForm, *, status: int = 200) ->
         "form": form,
         "runs": runs.every(),
         "live": runs.LIVE,
-        "models": runs.models_to_ask(),
+        "models": endpoints.models_to_ask(),
         "may_start": request.membership.may(Role.ADMIN),
     }
     return render(cast(HttpRequest, request), "quality/suggestions.html", context, status=status)

@@ -1,6 +1,5 @@
 """Turns: the list, and a turn that we run: live, stopped, its calls decided."""
 
-from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -19,16 +18,15 @@ from quality.filters import CursorField, MomentField, QueryForm
 from quality.models import Channel, Turn, TurnRun, TurnState
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.conditions import Words, chips, conditions
-from quality.pages.decisions import DECLINE_LABELS, Card, address, card_of, carry_out, find_call, place_of
+from quality.pages.decisions import DECLINE_LABELS, Card, address, card_of, carry_out, find_call, place_of, veiled
 from quality.pages.render import render_page
 from quality.pages.views import opened, views_context, with_view
-from quality.review.blind import hidden_calls
 from quality.turns import listing
 from quality.turns.create import cancel_turn
 from quality.turns.decide import NoSuchTurn, decide
 from quality.turns.listing import TurnFilter
 from quality.turns.live import NotLive, stream_turn
-from quality.turns.transcript import Transcript, TurnCall, transcript_of
+from quality.turns.transcript import Transcript, transcript_of
 from tenants.access import membership_in, session_user
 from tenants.models import Role
 from tenants.scope import tenant_scope
@@ -161,23 +159,19 @@ def live_context(request: TenantRequest, transcript: Transcript, place: str) -> 
     """What the component of a running turn shows. Who may not decide gets no forms."""
     may_decide = request.membership.may(Role.OPERATOR)
     words, page = ADVICE.get(transcript.turn.end_reason, ("", ""))
-    hidden = hidden_calls(request.user, [one.call.pk for reply in transcript.replies for one in reply.calls])
     return {
         "transcript": transcript,
         "turn": transcript.turn,
         "run": transcript.run,
         "place": place,
-        "replies": [(reply, [_veiled_card(one, place, hidden) for one in reply.calls]) for reply in transcript.replies],
+        "replies": [
+            (reply, [card_of(one, place) for one in veiled(reply.calls, request.user)]) for reply in transcript.replies
+        ],
         "may_decide": may_decide,
         "decline_labels": DECLINE_LABELS,
         "advice": words,
         "advice_page": page,
     }
-
-
-def _veiled_card(one: TurnCall, place: str, hidden: Collection[int]) -> Card:
-    """A call without the label that this user must not see."""
-    return card_of(replace(one, label=None) if one.call.pk in hidden else one, place)
 
 
 @require_GET
@@ -263,9 +257,10 @@ def turn_decide(request: TenantRequest, pk: int) -> HttpResponse:
 
 
 def _card(request: TenantRequest, card: Card, status: int, template: str = "components/turn_call.html") -> HttpResponse:
+    (one,) = veiled([card.one], request.user)
     context = {
-        "card": card,
-        "one": card.one,
+        "card": replace(card, one=one),
+        "one": one,
         "place": card.place,
         "may_decide": True,
         "decline_labels": DECLINE_LABELS,

@@ -10,15 +10,16 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 
 from quality.cases.judge_model import sha256_of
 from quality.cases.matchers import Question
-from quality.models import ACTIONABLE, Feedback, Hint, JudgeVote, Label, QueueEntry, ReviewQueue, Suggestion
+from quality.models import ACTIONABLE, Feedback, Hint, JudgeVote, Label, QueueEntry, Suggestion
 from quality.replay import calibration
 from quality.review import agreement as measures
 from quality.review.agreement import Agreement, Measure, Prediction, Sheet, Table
 from quality.review.hints import BY_NAME, Rule
+from quality.review.queues.waiting import on_item, waits_blind
 from tenants.models import User
 
 MAX_LABELS: Final = 20_000  # the newest of the period
@@ -154,23 +155,11 @@ def _labels(wanted: AnswerFilter) -> QuerySet[Feedback]:
         "style_id": wanted.style,
     }
     labels = Feedback.objects.filter(**{column: value for column, value in columns.items() if value})
-    return labels if wanted.queue is None else labels.filter(_in_queue(Q(queue_id=wanted.queue)))
-
-
-def waits_blind(viewer: User | None = None) -> Q:
-    """The condition on a row that hangs on an item that its labels are not all in yet: it waits in a blind queue. With
-    a `viewer` who may label, in one where he does: the rule of quality.review.blind, for many rows at once."""
-    blind = Q(is_blind=True, state=QueueEntry.State.OPEN, queue__deleted_at=None)
-    blind &= ~Q(queue__state=ReviewQueue.State.CLOSED)
-    if viewer:
-        blind &= Q(queue__for_everyone=True) | Q(queue__reviewers__reviewer=viewer)
-    return _in_queue(blind)
-
-
-def _in_queue(wanted: Q) -> Q:
-    entries = QueueEntry.objects.filter(wanted).order_by()
-    alone = entries.filter(turn_id=OuterRef("turn_id"), cycle=OuterRef("cycle"), call_id=None)
-    return Q(Exists(entries.filter(call_id=OuterRef("call_id")))) | (Q(call_id=None) & Q(Exists(alone)))
+    return (
+        labels
+        if wanted.queue is None
+        else labels.filter(on_item(QueueEntry.objects.filter(queue_id=wanted.queue).order_by()))
+    )
 
 
 def apart(found: Answers, left: int, right: int) -> list[tuple[Answer, Answer]]:

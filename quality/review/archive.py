@@ -1,5 +1,5 @@
-"""The archive: items that lists and Review leave out. Nothing is deleted, labels and figures stay. All functions need
-an open tenant scope and are set-wise.
+"""The archive: items that lists, Review and queues leave out. Nothing is deleted, labels and figures stay. All
+functions need an open tenant scope and are set-wise.
 """
 
 import datetime as dt
@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from quality.models import Review
 from quality.review.items import Item
+from quality.review.queues import adding
 from quality.review.tags import key_of, of_items
 from tenants import audit
 from tenants.models import ApiToken, User
@@ -30,6 +31,7 @@ def archive(
     Review.objects.filter(pk__in=[row.pk for row in rows]).update(archived_at=at or timezone.now())
     changed = {key_of(row) for row in rows}
     new = [item for item in items if key_of(item) in changed]
+    adding.set_aside(new)
     _record("item.archived", new, by, token)
     return new
 
@@ -41,7 +43,9 @@ def restore(items: Sequence[Item], *, by: User, token: ApiToken | None = None) -
     rows = list(there.order_by("pk"))
     Review.objects.filter(pk__in=[row.pk for row in rows]).update(archived_at=None)
     changed = {key_of(row) for row in rows}
-    _record("item.restored", [item for item in items if key_of(item) in changed], by, token)
+    back = [item for item in items if key_of(item) in changed]
+    adding.bring_back(back)
+    _record("item.restored", back, by, token)
     return rows
 
 

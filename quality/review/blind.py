@@ -2,18 +2,21 @@
 
 An item is hidden from a member who may label in a blind queue that still waits for labels of it; his own label he sees.
 Who may not label there sees all: a lead is an admin whom the queue does not name. All functions need an open tenant
-scope, and cost one query.
+scope, and cost a query or two. `queues.waiting` has the same rule for many rows at once.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from quality.calls import UNLABELLED, CallPage
+from django.db.models import Q, QuerySet
+
+from quality.calls import CallFilter, CallPage
 from quality.models import Feedback, FeedbackEvent
 from quality.review.items import Item
 from quality.review.queues.people import LABELLING_ROLES
 from quality.review.queues.sql import rows
+from quality.review.queues.waiting import viewer_of, waits_blind
 from tenants.models import User
 
 if TYPE_CHECKING:
@@ -71,9 +74,8 @@ def veiled(found: "ItemEvidence", user: User) -> "ItemEvidence":
     )
 
 
-def veiled_page(page: CallPage, user: User, labels: Collection[str] = ()) -> CallPage:
-    """A page of calls as this user may see it: of those whose labels are hidden he sees his own alone. In a list that
-    is narrowed to `labels` they are left out where his own is none of them, for their place would tell."""
+def veiled_page(page: CallPage, user: User) -> CallPage:
+    """A page of calls as this user may see it: of those whose labels are hidden he sees his own alone."""
     hidden = hidden_calls(user, [row.id for row in page.rows])
     if not hidden:
         return page
@@ -82,26 +84,20 @@ def veiled_page(page: CallPage, user: User, labels: Collection[str] = ()) -> Cal
     rows = [
         replace(row, label=mine.get(row.id), num_labels=int(row.id in mine)) if row.id in hidden else row
         for row in page.rows
-        if row.id not in hidden or not labels or mine.get(row.id, UNLABELLED) in labels
     ]
     return replace(page, rows=rows)
 
 
-def left_out(user: User, items: Iterable[Item], labels: Collection[str]) -> set[Item]:
-    """Those of the items that a list narrowed to `labels` leaves out for this user: their place there would tell what
-    others say of them, for his own label is none of these."""
-    if not set(labels) - {UNLABELLED}:
-        return set()
-    hidden = hidden_from(user, items)
-    if not hidden:
-        return set()
-    said = Feedback.objects.filter(reviewer=user, turn__in={one.turn_id for one in hidden})
-    mine: dict[tuple[int, int | None, int | None], str] = {
-        (turn, None if call else cycle, call): label
-        for turn, cycle, call, label in said.values_list("turn_id", "cycle", "call_id", "label")
-    }
-    keys = {one: (one.turn_id, None if one.call_id else one.cycle, one.call_id) for one in hidden}
-    return {one for one, key in keys.items() if mine.get(key, UNLABELLED) not in labels}
+def seen_by(wanted: CallFilter, user: User) -> CallFilter:
+    """The filter as this user may apply it: what he is not told by a list, its length and its order do not tell him
+    either."""
+    return replace(wanted, viewer=viewer_of(user))
+
+
+def visible(labels: QuerySet[Feedback], user: User) -> QuerySet[Feedback]:
+    """Of these labels those that this user may see."""
+    viewer = viewer_of(user)
+    return labels if viewer is None else labels.exclude(waits_blind(viewer) & ~Q(reviewer=viewer))
 
 
 def veiled_labels[L: (Feedback, FeedbackEvent)](user: User, item: Item, labels: Sequence[L]) -> list[L]:

@@ -245,7 +245,7 @@ def fixes(asked: Asked) -> list[Fix]:
     if asked.calls.style:
         rows = rows.filter(style_id=asked.calls.style)
     newest = rows.order_by(F("decided_at").desc(), "-pk")[:MAX_FIXES]
-    return [Fix(proposal=one, rates=rates_of(one)) for one in newest]
+    return [Fix(proposal=one, rates=rates_of(one, viewer=asked.calls.viewer)) for one in newest]
 
 
 CHARTS: Final[Mapping[str, Callable[[Asked], Chart]]] = {

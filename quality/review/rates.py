@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce, TruncDate
 from quality.calls import CallFilter
 from quality.cases.statistics import Interval, wilson
 from quality.models import ACTIONABLE, Label, Review
+from quality.review.queues.waiting import waits_blind
 
 TOP = 50
 MAX_POINTS = 31  # of a trend: a day each, or several days where there are more
@@ -71,7 +72,8 @@ class Point:
 
 
 def labelled(period: CallFilter) -> QuerySet[Review]:
-    """Items with a label that a filter lets through; of it tools, style, model, source, toolset and time count."""
+    """Items with a label that a filter lets through; of it tools, style, model, source, toolset and time count. What a
+    blind queue keeps from its viewer is in no figure of his."""
     columns = {
         "tool_name__in": period.tools,
         "turn__style_id": period.style,
@@ -86,7 +88,7 @@ def labelled(period: CallFilter) -> QuerySet[Review]:
         items = items.filter(
             Q(call__toolset__sha256=period.toolset) | Q(call=None, turn__toolset__sha256=period.toolset)
         )
-    return items
+    return items if period.viewer is None else items.exclude(waits_blind(period.viewer))
 
 
 def total(period: CallFilter) -> LabelRate:

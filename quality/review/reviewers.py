@@ -22,8 +22,9 @@ from quality.improve import keyset
 from quality.models import Feedback, FeedbackEvent, Suggestion, ToolCall
 from quality.review import agreement as measures
 from quality.review.agreement import Measure, Rest
-from quality.review.agreement_data import AnswerFilter, answers, waits_blind
+from quality.review.agreement_data import AnswerFilter, answers
 from quality.review.items import Item
+from quality.review.queues.waiting import waits_blind
 from tenants.models import Membership, Role, User
 from tenants.scope import current_tenant_id
 
@@ -147,7 +148,7 @@ def _counts(since: dt.datetime, until: dt.datetime, viewer: User, only: User | N
     if only:
         labels = labels.filter(reviewer=only)
     rows = (
-        labels.annotate(is_hidden=waits_blind(viewer))
+        labels.annotate(is_hidden=waits_blind(viewer.pk))
         .values_list("reviewer_id", "label", "is_hidden")
         .annotate(number=Count("pk"), noted=Count("pk", filter=~Q(note="")))
     )
@@ -233,7 +234,7 @@ def said_by(
     in which the viewer labels is told without its label, unless it is the viewer's own; a filter by label leaves it
     out.
     """
-    events = _standing(reviewer).annotate(is_hidden=waits_blind(viewer))
+    events = _standing(reviewer).annotate(is_hidden=waits_blind(viewer.pk))
     if labels:
         events = events.filter(label__in=list(labels))
         events = events if viewer == reviewer else events.filter(is_hidden=False)

@@ -257,7 +257,7 @@ def test_a_model_that_is_switched_off_meanwhile_fails_the_run(tenant, admin, sty
     with model(tenant, settings):
         with tenant_scope(tenant):
             run = runs.start(style_id="friendly", by=admin.user)
-            endpoints.delete_endpoint(endpoint=runs.models_to_ask()[0], actor=admin.user)
+            endpoints.delete_endpoint(endpoint=endpoints.models_to_ask()[0], actor=admin.user)
         runs.run(run.pk, tenant=tenant)
     with tenant_scope(tenant):
         run.refresh_from_db()

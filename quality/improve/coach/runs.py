@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from django.conf import settings
@@ -28,9 +29,10 @@ from quality.improve.coach.advice import Advice
 from quality.improve.coach.reading import NoSuchStyle, Reading, read
 from quality.model_answers import InvalidAnswer
 from quality.model_questions import Seat, Talk, Unavailable
-from quality.models import CoachItem, CoachRun, CoachState
-from tenants import audit
-from tenants.models import ApiToken, ModelEndpoint, Tenant, User
+from quality.models import CoachItem, CoachRun, CoachState, Feedback
+from quality.review import blind
+from tenants import audit, endpoints
+from tenants.models import ApiToken, Tenant, User
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
@@ -45,9 +47,29 @@ class ModelGaveUp(Exception):
     """The model gave no advice that can be used; the message says why, and what to do."""
 
 
-def models_to_ask() -> list[ModelEndpoint]:
-    """Enabled endpoints with a model behind them; the stand-in's rules cannot write."""
-    return list(ModelEndpoint.objects.filter(is_enabled=True, is_stand_in=False).order_by("pk"))
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What of a run somebody may see: items with the labels they rest on, as far as these are still there (`num_gone`
+    are not). What rests on labels that a blind queue keeps from him is left out, with the summary of the whole."""
+
+    items: list[tuple[CoachItem, list[Feedback]]]
+    summary: str
+    num_gone: int
+
+
+def shown_to(run: CoachRun, user: User) -> Shown:
+    """A run as this user may see it, in a few queries. Needs an open tenant scope."""
+    items = list(CoachItem.objects.filter(run=run).select_related("decided_by").order_by("position"))
+    said = {pk for item in items for pk in item.feedback_ids} | set(run.feedback_ids)
+    there = Feedback.objects.in_bulk(said)
+    seen = set(blind.visible(Feedback.objects.filter(pk__in=there), user).values_list("pk", flat=True))
+    hidden = there.keys() - seen
+    shown = [item for item in items if not hidden.intersection(item.feedback_ids)]
+    return Shown(
+        items=[(item, [there[pk] for pk in item.feedback_ids if pk in there]) for item in shown],
+        summary="" if hidden else run.summary,
+        num_gone=sum(pk not in there for item in shown for pk in item.feedback_ids),
+    )
 
 
 @transaction.atomic
@@ -87,7 +109,7 @@ def _label_of(wanted: str) -> str:
     """Label of the model to ask; "" for rules, which can be asked for by that name."""
     if wanted == RULES:
         return ""
-    labels = [endpoint.label for endpoint in models_to_ask()]
+    labels = [endpoint.label for endpoint in endpoints.models_to_ask()]
     if not wanted:
         return next(iter(labels), "")
     if wanted not in labels:

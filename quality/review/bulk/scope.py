@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from quality.calls import WITH_ARCHIVED, CallFilter, matching
 from quality.filters import CallFilterForm, query_of
 from quality.models import BulkAction, Review, ToolCall
+from quality.review.blind import seen_by
 
 MAX_ITEMS = 50_000  # of one action: what it does can still be read through, and undone within minutes
 MAX_CHOSEN = 1_000  # calls that are named one by one
@@ -45,11 +46,11 @@ def frozen(wanted: CallFilter, now: dt.datetime | None = None) -> str:
 
 
 def filter_of(action: BulkAction) -> CallFilter:
-    """The filter of an action; raises FilterBroken."""
+    """The filter of an action, as who began it may apply it; raises FilterBroken."""
     form = CallFilterForm(QueryDict(action.query))
     if not form.is_valid() or form.unknown():
         raise FilterBroken(_("The filter of this action is not understood any more. Choose the calls again."))
-    return form.wanted
+    return seen_by(form.wanted, action.created_by)
 
 
 def calls_of(action: BulkAction) -> QuerySet[ToolCall]:

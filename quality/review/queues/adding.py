@@ -17,10 +17,12 @@ from django.utils.translation import gettext as _
 from quality import calls
 from quality.calls import CallFilter
 from quality.filters import CallFilterForm, query_of
-from quality.models import QueueEntry, ReviewQueue
+from quality.models import QueueEntry, Review, ReviewQueue
+from quality.review.blind import seen_by
 from quality.review.items import Item, NoSuchItem, item_of_call, item_of_turn, items_after
 from quality.review.queues import counting, ordering
 from quality.review.queues.sql import rows
+from quality.review.tags import of_items
 from tenants import audit
 from tenants.models import ApiToken, Tenant, User
 from tenants.scope import tenant_scope
@@ -51,7 +53,8 @@ RETURNING id
 """
 _NOTHING: Final = _INSERT.replace("%(conflict)s", "NOTHING")
 _BACK_IN: Final = _INSERT.replace(
-    "%(conflict)s", "UPDATE SET state = 'open' WHERE review_queue_entries.state = 'removed'"
+    "%(conflict)s",
+    "UPDATE SET state = 'open', is_blind = EXCLUDED.is_blind, why = '{}' WHERE review_queue_entries.state = 'removed'",
 )
 
 
@@ -63,6 +66,8 @@ def put_in(queue: ReviewQueue, items: Sequence[Item], *, actor: User | None, bac
     if not items:
         return 0
     now = timezone.now()
+    if queue.counts_earlier:
+        _lock(items)
     found = rows(
         _BACK_IN if back_in else _NOTHING,
         {
@@ -82,6 +87,14 @@ def put_in(queue: ReviewQueue, items: Sequence[Item], *, actor: User | None, bac
         counting.recount(ids, now)
     ordering.put_in_order(queue, ids)
     return len(ids)
+
+
+def _lock(items: Sequence[Item]) -> None:
+    """Hold the reviews of these items, as labelling does, until the transaction ends: a label that is being given now
+    is there when earlier labels are counted, or finds the entry."""
+    fresh = [Review(**item.columns, tool_name=item.tool_name, started_at=item.started_at) for item in items]
+    Review.objects.bulk_create(fresh, ignore_conflicts=True)
+    list(Review.objects.select_for_update().filter(of_items(items)).order_by("pk").values_list("pk"))
 
 
 def room_in(queue: ReviewQueue) -> int:
@@ -127,8 +140,9 @@ def items_of(call_ids: Iterable[int], turn_ids: Iterable[int] = ()) -> tuple[lis
 
 
 def frozen(wanted: CallFilter, now: dt.datetime | None = None) -> CallFilter:
-    """The filter as of now: what comes in later, of whatever time, is not meant. A frozen one stays as it is."""
-    return wanted if wanted.arrived_until else replace(wanted, arrived_until=now or timezone.now())
+    """The filter as of now: what comes in later, of whatever time, is not meant. One that was frozen before stays."""
+    now = now or timezone.now()
+    return replace(wanted, arrived_until=min(wanted.arrived_until or now, now))
 
 
 def add_matching(
@@ -142,7 +156,7 @@ def add_matching(
     """Put all that a filter lets through now into a queue, the newest first and up to `limit`; how many were not in
     it. In one transaction: for more than MAX_AT_ONCE use `order`. Raises QueueFull and QueueClosed."""
     _check(queue, 1)
-    wanted = frozen(wanted)
+    wanted = seen_by(frozen(wanted), actor)
     left = min(MAX_ENTRIES if limit is None else limit, room_in(queue))
     added, place = 0, None
     with transaction.atomic():
@@ -234,7 +248,8 @@ def _step(queue: ReviewQueue) -> None:
         if limit == 0:
             state["done"] = True
         else:
-            new, seen, last = add_batch(queue, form.wanted, after=after, actor=actor, limit=limit)
+            wanted = seen_by(form.wanted, actor) if actor else form.wanted
+            new, seen, last = add_batch(queue, wanted, after=after, actor=actor, limit=limit)
             state |= {"added": state["added"] + new, "seen": state["seen"] + seen, "left": state["left"] - seen}
             state["place"] = _place(last)
             state["done"] = last is None or state["left"] <= 0
@@ -272,10 +287,40 @@ def take_out(entry: QueueEntry, *, actor: User, token: ApiToken | None = None) -
 @transaction.atomic
 def put_back(entry: QueueEntry, *, actor: User, token: ApiToken | None = None) -> None:
     """Put an entry back that was taken out."""
-    if QueueEntry.objects.filter(pk=entry.pk, state=QueueEntry.State.REMOVED).update(state=QueueEntry.State.OPEN):
+    out = QueueEntry.objects.filter(pk=entry.pk, state=QueueEntry.State.REMOVED)
+    if out.update(state=QueueEntry.State.OPEN, why={}, is_blind=entry.queue.is_blind):
         counting.recount([entry.pk], timezone.now())
         ordering.put_in_order(entry.queue, [entry.pk])
         _record("queue.put_back", entry.queue, actor, token, entry=entry.pk)
+
+
+_ARCHIVED: Final = {"archived": {}}  # why such an entry is out: with its item it comes back
+
+
+def set_aside(items: Sequence[Item]) -> None:
+    """Take open entries of items out that go into the archive, in all queues."""
+    if items:
+        there = QueueEntry.objects.filter(of_items(items), state=QueueEntry.State.OPEN)
+        there.update(state=QueueEntry.State.REMOVED, why=_ARCHIVED)
+
+
+def bring_back(items: Sequence[Item]) -> None:
+    """Put entries back that went with their items into the archive."""
+    from quality.review.queues import adjudication
+
+    if not items:
+        return
+    out = QueueEntry.objects.filter(of_items(items), state=QueueEntry.State.REMOVED, why=_ARCHIVED)
+    by_queue: dict[int, list[int]] = {}
+    for pk, queue_id in out.values_list("pk", "queue_id"):
+        by_queue.setdefault(queue_id, []).append(pk)
+    now = timezone.now()
+    for queue in ReviewQueue.objects.in_bulk(by_queue).values():
+        QueueEntry.objects.filter(pk__in=by_queue[queue.pk]).update(
+            state=QueueEntry.State.OPEN, why={}, is_blind=queue.is_blind
+        )
+        adjudication.collect(counting.recount(by_queue[queue.pk], now))
+        ordering.put_in_order(queue, by_queue[queue.pk])
 
 
 def _record(action: str, queue: ReviewQueue, actor: User, token: ApiToken | None, **detail: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils.translation import gettext as _
 
@@ -35,7 +36,10 @@ def adjudication_of(queue: ReviewQueue) -> ReviewQueue | None:
 @transaction.atomic
 def make(queue: ReviewQueue, *, actor: User, token: ApiToken | None = None) -> ReviewQueue:
     """The queue of this one's disagreements, made if there is none, with those that there are already. Who makes it
-    decides them; others can be named on its page."""
+    decides them; others can be named on its page. Raises ValidationError for a queue of disagreements."""
+    queue = ReviewQueue.objects.select_for_update(no_key=True).get(pk=queue.pk)  # of two who make it one does
+    if queue.kind == Kind.ADJUDICATION:
+        raise ValidationError(_("This queue collects disagreements itself."), "is_adjudication")
     there = adjudication_of(queue)
     if there is not None:
         return there

@@ -67,6 +67,10 @@ WHERE a.tenant_id = %(tenant)s AND a.queue_id = %(queue)s AND a.reviewer_id = %(
         SELECT m.created_at, m.id FROM review_assignments m WHERE m.tenant_id = %(tenant)s AND m.id = %(after)s))
 ORDER BY a.created_at, a.id
 """  # noqa: S608
+_TAKEN: Final = f"""
+SELECT count(*) FROM review_assignments a WHERE a.tenant_id = %(tenant)s AND a.entry_id = %(entry)s
+    AND a.reviewer_id <> ALL(%(two)s) AND (a.state = 'labelled' OR {HOLDS})
+"""  # noqa: S608
 _TAKE: Final = """
 INSERT INTO review_assignments
     (tenant_id, entry_id, queue_id, reviewer_id, state, note, expires_at, created_at, updated_at)
@@ -211,7 +215,8 @@ def send_back(queue: ReviewQueue, user: User, item: Item, *, note: str = "") -> 
 def hand_over(
     queue: ReviewQueue, user: User, item: Item, *, to: User, note: str = "", token: ApiToken | None = None
 ) -> None:
-    """Give an entry to another reviewer of the queue, who is served it next; it waits for him alone. Raises NotHere."""
+    """Give an entry to another reviewer of the queue, who is served it next; it waits for him alone. Raises NotHere,
+    also where others hold all places of it: he could not label it then."""
     entry = _locked(queue, item)
     if entry.state != QueueEntry.State.OPEN:
         raise NotHere("This one is done already.")
@@ -222,6 +227,9 @@ def hand_over(
     if Assignment.objects.filter(entry=entry, reviewer=to, state=State.LABELLED).exists():
         raise NotHere(f"{to} has labelled this one already. Choose somebody else.")
     now = timezone.now()
+    ((taken,),) = rows(_TAKEN, {"entry": entry.pk, "now": now, "two": [user.pk, to.pk]})
+    if taken >= entry.labels_needed:
+        raise NotHere("Others are at work on this one, as many as it takes. Skip it, or send it back.")
     given = {"state": State.HANDED, "expires_at": None, "handed_by": user, "note": _cut(note), "updated_at": now}
     Assignment.objects.update_or_create(
         entry=entry, reviewer=to, defaults=given, create_defaults=given | {"queue": queue}

@@ -142,7 +142,7 @@ def _bring_up(queue: ReviewQueue, before: dict[str, Any]) -> None:
     now = timezone.now()
     is_open = QueueEntry.objects.filter(queue=queue, state=QueueEntry.State.OPEN)
     if before["is_blind"] != queue.is_blind:
-        is_open.update(is_blind=queue.is_blind)
+        QueueEntry.objects.filter(queue=queue).update(is_blind=queue.is_blind)  # done ones may be opened again
     if before["labels_needed"] != queue.labels_needed:
         is_open.update(labels_needed=queue.labels_needed)
         adjudication.collect(counting.recount(list(is_open.values_list("pk", flat=True)), now))

@@ -5,10 +5,15 @@ from typing import Any
 
 from django.db import connection
 
+from quality.review.queues.people import LABELLING_ROLES
 from tenants.scope import current_tenant_id
 
-# An assignment that keeps a place for its reviewer; what was handed to somebody does not expire.
-HOLDS = "(a.state = 'handed' OR a.state = 'claimed' AND (a.expires_at > %(now)s OR a.handed_by_id IS NOT NULL))"
+_ROLES = ", ".join(f"'{role.value}'" for role in LABELLING_ROLES)
+# An assignment that keeps a place for its reviewer. What was handed to somebody does not expire, while he may label.
+HOLDS = f"""(a.state = 'claimed' AND a.expires_at > %(now)s
+    OR (a.state = 'handed' OR a.state = 'claimed' AND a.handed_by_id IS NOT NULL) AND EXISTS (
+        SELECT FROM memberships hm
+        WHERE hm.tenant_id = a.tenant_id AND hm.user_id = a.reviewer_id AND hm.role IN ({_ROLES})))"""
 
 
 def rows(statement: str, params: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:

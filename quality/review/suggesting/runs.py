@@ -32,8 +32,8 @@ from quality.review import blind
 from quality.review.items import Item, NoSuchItem
 from quality.review.suggesting import asking, candidates, reading
 from quality.review.suggesting.asking import Opinion, Question
-from tenants import audit
-from tenants.models import ApiToken, ModelEndpoint, Tenant, User
+from tenants import audit, endpoints
+from tenants.models import ApiToken, Tenant, User
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
@@ -64,11 +64,6 @@ class Told:
     opinion: Opinion | None
     fault: str
     usage: Usage
-
-
-def models_to_ask() -> list[ModelEndpoint]:
-    """Enabled endpoints with a model behind them; the stand-in's rules judge nothing."""
-    return list(ModelEndpoint.objects.filter(is_enabled=True, is_stand_in=False).order_by("label"))
 
 
 def every(limit: int = 50) -> list[SuggestionRun]:
@@ -132,7 +127,7 @@ def start(
 ) -> SuggestionRun:
     """Have a model judge items of a queue or of a filter of Calls in advance. Raises ValidationError by field."""
     faults = {}
-    if endpoint_label not in [endpoint.label for endpoint in models_to_ask()]:
+    if endpoint_label not in [endpoint.label for endpoint in endpoints.models_to_ask()]:
         text = _("There is no enabled model %(label)s to ask. Add one under Models.") % {"label": repr(endpoint_label)}
         faults["endpoint_label"] = ValidationError(text, "no_such_model")
     if fault := _place_fault(queue_id, query):

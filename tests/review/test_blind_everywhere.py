@@ -1,0 +1,217 @@
+"""A blind reviewer asks for every page and every route of the API that answers a read: none of them tells what the
+other one said.
+
+The other one says one thing, then another. An answer that tells of it has a word in it that he alone wrote, or names
+labels more often, or less, than before.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from quality import export_jobs
+from quality.calls import CallFilter
+from quality.export import FeedbackFilter, Order
+from quality.improve.coach import runs
+from quality.improve.groups import GroupKey
+from quality.improve.proposals import track
+from quality.models import (
+    BulkAction,
+    Case,
+    CoachRun,
+    Export,
+    Feedback,
+    Import,
+    Label,
+    Proposal,
+    QueueEntry,
+    Replay,
+    ReviewQueue,
+    ToolCall,
+    Turn,
+)
+from quality.review.bulk import preview
+from quality.review.items import item_of_call
+from quality.review.labelling import record_label
+from quality.review.queues import adding, making
+from tenants.models import Membership, Role, Style, User
+from tenants.scope import tenant_scope
+from tests.factories import MembershipFactory, ToolCallFactory, TurnFactory, UserFactory, make_token
+from tests.pages.own_turns import waiting_call
+from tests.pages.world import make_world
+
+WORD = "Quetzal"  # in all that the other reviewer writes
+TOOL = "veiled_tool"
+# Lists and figures can be narrowed until they speak of one call alone.
+NARROWED = f"?label={Label.WRONG_TOOL}&tool={TOOL}"
+NARROWING = {"call-list", "review", "overview", "chart-page", "export", "api-tool-calls", "api-feedback-summary",
+             "export-calls", "export-feedback", "api-tool-calls-export", "api-feedback-export"}  # fmt: skip
+ENDLESS = {"turn-events", "api-turn-events"}
+ELSEWHERE = {"gateway-completions", "gateway-models", "gateway-model"}  # another process answers them
+WORDS = (Label.WRONG_TOOL, Label.BAD_ARGS)
+
+
+@pytest.fixture
+def lead(db: None) -> Membership:
+    return make_world()
+
+
+@pytest.fixture
+def ada(lead: Membership) -> Membership:
+    with tenant_scope(lead.tenant_id):
+        return MembershipFactory(role=Role.ADMIN, user=UserFactory(name="Ada", email="ada.blind@example.com"))
+
+
+@pytest.fixture
+def bob(lead: Membership) -> User:
+    with tenant_scope(lead.tenant_id):
+        return MembershipFactory(role=Role.OPERATOR, user=UserFactory(name="Bob", email="bob@example.com")).user
+
+
+@pytest.fixture
+def items(lead: Membership, ada: Membership, bob: User) -> list[ToolCall]:
+    """A call that waits for a decision and one that has ended, both in a blind queue of two."""
+    with tenant_scope(lead.tenant_id):
+        calls = [
+            waiting_call(tool_name=TOOL),
+            ToolCallFactory(tool_name=TOOL, turn=TurnFactory(style_id="plain", conversation_id="veiled")),
+        ]
+        queue = making.keep_queue(
+            making.QueueData(name="Blind", labels_needed=2, is_blind=True, reviewers=(ada.user.pk, bob.pk)),
+            actor=lead.user,
+        )
+        adding.add_items(queue, [item_of_call(call.pk) for call in calls], actor=lead.user)
+        return calls
+
+
+def say(items: list[ToolCall], bob: User, label: str, **correction: Any) -> None:
+    for call in items:
+        record_label(
+            item=item_of_call(call.pk),
+            reviewer=bob,
+            label=label,
+            note=f"{WORD} note {label}",
+            correction=json.dumps(correction),
+        )
+
+
+def found() -> dict[str, int]:
+    """Ids of what hangs on the labels, by what the names of routes begin with."""
+    veiled = ToolCall.objects.filter(tool_name=TOOL).latest("pk")
+    return {
+        "call": veiled.pk,
+        "tool-call": veiled.pk,
+        "turn": veiled.turn_id,
+        "run-turn": Turn.objects.filter(source="engine").latest("pk").pk,
+        "queue": ReviewQueue.objects.get(name="Blind").pk,
+        "export": Export.objects.latest("pk").pk,
+        "coach": CoachRun.objects.latest("pk").pk,
+        "proposal": Proposal.objects.latest("pk").pk,
+        "bulk": BulkAction.objects.latest("pk").pk,
+        "reviewer": User.objects.get(name="Bob").pk,
+        "replay": Replay.objects.latest("pk").pk,
+        "samples": Replay.objects.latest("pk").pk,
+        "import": Import.objects.latest("pk").pk,
+        "style": Style.objects.latest("pk").pk,
+    }
+
+
+def routes(patterns: Any = None, front: str = "") -> Iterator[tuple[str, str]]:
+    """Name and pattern of every route of the service."""
+    for one in get_resolver().url_patterns if patterns is None else patterns:
+        if isinstance(one, URLResolver):
+            yield from routes(one.url_patterns, front + str(one.pattern))
+        elif isinstance(one, URLPattern):
+            yield one.name or "", f"/{front}{one.pattern}"
+
+
+def addresses() -> list[tuple[str, str]]:
+    """Name and address of every route, of what hangs on the labels where it is about something."""
+    ids = found()
+    case = Case.objects.latest("pk").number
+    entry = QueueEntry.objects.latest("pk").pk
+    given = {"slug": "acme", "entry": entry, "number": case, "ref": f"REG-{case}", "position": 0}
+    made = []
+    for name, pattern in routes():
+        kind = name.removeprefix("api-")
+        pk = next((ids[word] for word in sorted(ids, key=len, reverse=True) if kind.startswith(word)), 1)
+        values = given | {"pk": pk}
+        parts = re.split(r"<(?:\w+:)?(\w+)>", pattern)
+        parts[1::2] = [str(values.get(part, "x")) for part in parts[1::2]]
+        made.append((name, "".join(parts)))
+    return made
+
+
+def asked(client: Client, headers: dict[str, str]) -> dict[str, str]:
+    """What every route answers that answers a read, by address."""
+    answers = {}
+    for name, path in addresses():
+        for query in ("", NARROWED, f"{NARROWED}&count=true"):
+            if name in ENDLESS | ELSEWHERE or (query and name not in NARROWING):
+                continue
+            response = client.get(path + query, headers=headers if path.startswith("/api/") else {})
+            assert response.status_code < 500, path + query
+            if response.status_code == 200:
+                body = b"".join(response) if response.streaming else response.content
+                answers[path + query] = body.decode()
+    return answers
+
+
+def told(answers: dict[str, str]) -> dict[str, list[int]]:
+    """How often an answer has each of the label's names."""
+    words = [*WORDS, *(str(Label(word).label) for word in WORDS)]
+    return {
+        path: [text.count(word) for word in words]
+        for path, text in answers.items()
+        if not path.startswith("/t/acme/audit/")  # it tells of this test's own questions
+    }
+
+
+def test_no_answer_tells_what_the_other_reviewer_said(
+    lead: Membership, ada: Membership, bob: User, items: list[ToolCall]
+) -> None:
+    tenant_id = lead.tenant_id
+    with tenant_scope(tenant_id):
+        say(items, bob, Label.WRONG_TOOL, tool="get_weather", arguments={"city": WORD})
+        track(
+            GroupKey(label=Label.WRONG_TOOL, tool_name=TOOL, style_id="plain", fault="tool:get_weather"), by=lead.user
+        )
+        runs.start(style_id="plain", by=lead.user)
+        job = export_jobs.order_export(Order(wanted=FeedbackFilter()), actor=lead.user)
+        narrowed = CallFilter(tools=(TOOL,), labels=(Label.WRONG_TOOL,))
+        preview.make(kind="archive", by=lead.user, wanted=narrowed)
+        feedback = Feedback.objects.filter(reviewer=bob).latest("pk")
+        proposal = Proposal.objects.latest("pk")
+        _token, text = make_token(ada)
+    export_jobs.run_export(job.pk, tenant_id=tenant_id)
+    leads, adas = Client(), Client()
+    leads.force_login(lead.user)
+    adas.force_login(ada.user)
+    told_to_the_lead = (
+        f"/t/acme/calls/{items[1].pk}/",
+        f"/t/acme/proposals/{proposal.pk}/",
+        f"/t/acme/export/jobs/{job.pk}/file",
+        "/t/acme/export/tool-call-feedback.jsonl",
+    )
+    for path in told_to_the_lead:
+        response = leads.get(path)
+        assert WORD in (b"".join(response) if response.streaming else response.content).decode(), path
+    new_case = f"/t/acme/cases/new/?feedback={feedback.pk}"
+    assert leads.get(new_case).status_code == 200
+    assert adas.get(new_case).status_code == 404
+    assert adas.get(f"/t/acme/export/jobs/{job.pk}/file").status_code == 403
+
+    headers = {"Authorization": f"Bearer {text}"}
+    with tenant_scope(tenant_id):
+        before = asked(adas, headers)
+        say(items, bob, Label.BAD_ARGS, arguments={"city": WORD})
+        after = asked(adas, headers)
+    assert len(before) > 150
+    assert [path for path, said in [*before.items(), *after.items()] if WORD in said] == []
+    counts, now = told(before), told(after)
+    assert {path: (counts[path], now[path]) for path in counts if counts[path] != now[path]} == {}
