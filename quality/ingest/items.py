@@ -9,7 +9,7 @@ from quality.ingest.reader import Item, ItemError
 from quality.ingest.records import RecordError, TurnRecord
 
 
-class Checked(msgspec.Struct, frozen=True):
+class Checked(msgspec.Struct, frozen=True, gc=False):
     """An item that is good JSON; `piece` and `part` as in `reader.Item`."""
 
     index: int
@@ -23,7 +23,7 @@ class Checked(msgspec.Struct, frozen=True):
         return ItemError(self.index, self.line, error.code, error.path, error.message, self.part)
 
 
-class Parsed(msgspec.Struct, frozen=True):
+class Parsed(msgspec.Struct, frozen=True, gc=False):
     """An item as turns: stored as a whole or not at all. `size` is that of its text in bytes."""
 
     index: int

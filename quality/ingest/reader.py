@@ -52,7 +52,7 @@ class Unreadable(Exception):
         self.message = message
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """The bytes of one item, not yet checked. `index` counts from 0; `line` from 1, where the item begins. A `piece` is
     a part of a document that could not be held as a whole. `part` counts the files of an archive."""
 

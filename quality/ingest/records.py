@@ -45,7 +45,7 @@ class Conflict(RecordError):
         super().__init__(CONFLICT, path, message)
 
 
-class CallRecord(msgspec.Struct, frozen=True):
+class CallRecord(msgspec.Struct, frozen=True, gc=False):
     """One tool call. `started_at` is UTC text with milliseconds; None anywhere means that nothing was recorded."""
 
     external_id: str
@@ -104,7 +104,7 @@ _WARNINGS_OF_UNKNOWN = {
 _call_content = attrgetter(*_CALL_VALUES, "warnings")
 
 
-class TurnRecord(msgspec.Struct, frozen=True):
+class TurnRecord(msgspec.Struct, frozen=True, gc=False):
     """One inbound message and all the agent did to answer it. `message` is the inbound one, `outbound_message` the
     reply; `position` is the turn's ordinal in its conversation."""
 
@@ -223,7 +223,8 @@ def _is_unknown(name: str, value: Any) -> bool:
 def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
     """The sum of what both tell, without calls: the longer messages, the earlier start, of two names the greater.
     `one` itself if the other adds nothing."""
-    if one.content == other.content:
+    ours, theirs = one.content, other.content
+    if ours == theirs:
         return one
     if one.messages != other.messages and one.messages and other.messages:
         first, second = (json.loads(text)[:1] for text in (one.messages, other.messages))
@@ -231,8 +232,8 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
             both = f"another first message: {quoted(one.messages) or 'none'}, now {quoted(other.messages) or 'none'}"
             raise Conflict("messages", f"{turn_name(one)} was stored before with {both}. {ONE_OF_TWO}")
     sums: dict[str, Any] = {}
-    for (name, sum_of), ours, theirs in zip(_TURN_SUMS, one.content, other.content, strict=True):
-        if ours != theirs and (both := sum_of(ours, theirs)) != ours:
+    for (name, sum_of), known, told in zip(_TURN_SUMS, ours, theirs, strict=True):
+        if known != told and (both := sum_of(known, told)) != known:
             sums[name] = both
     return msgspec.structs.replace(one, calls=(), **sums) if sums else one
 

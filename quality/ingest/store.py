@@ -158,7 +158,7 @@ def batches(
         raise failure
 
 
-class _Turn(NamedTuple):
+class _Turn(msgspec.Struct, frozen=True, gc=False):
     """What a turn of the batch shall be, and what is stored of it."""
 
     record: TurnRecord
@@ -166,7 +166,7 @@ class _Turn(NamedTuple):
     changed: bool
 
 
-class _Call(NamedTuple):
+class _Call(msgspec.Struct, frozen=True, gc=False):
     """What a call of the batch shall be, and what is stored of it."""
 
     record: CallRecord
@@ -425,9 +425,10 @@ class _Plan:
                 (rows.grown_turns if turn.stored else rows.new_turns).append(line)
             if turn.record.tools:
                 rows.toolsets.add(turn.record.tools)
-        for record, turn_key, stored, _ in self._calls.values():
-            turn_id = ids.get(turn_key)
-            owner = self._turns[turn_key].record
+        for call in self._calls.values():
+            record, stored = call.record, call.stored
+            turn_id = ids.get(call.turn)
+            owner = self._turns[call.turn].record
             line = tables.call_line(record, owner, turn_id, now, row=stored.id if stored else None)
             if stored is None:
                 rows.new_calls.append(line)

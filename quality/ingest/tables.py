@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
+import msgspec
 from django.db import DatabaseError, IntegrityError, connection
 from psycopg.errors import UniqueViolation
 
@@ -26,6 +27,7 @@ _LOCK = 1_768_843_621  # of ingest, beside the tenant's id
 
 _LARGE_BATCH = 100
 _LINES_AT_ONCE = 200  # into COPY: the server reads these while the next are put together
+# In the order of the lines: names first, which are escaped as one.
 _TURN_COLUMNS = (
     "source",
     "external_id",
@@ -39,9 +41,9 @@ _TURN_COLUMNS = (
     "provider",
     "style_id",
     "prompt_version",
-    "position",
     "messages",
     "system",
+    "position",
     "num_calls",
     "num_cycles",
     "warnings",
@@ -55,19 +57,7 @@ _TURN_COLUMNS = (
     "toolset_id",
 )
 _CALL_COLUMNS = (
-    "turn_id",
-    "cycle",
-    "index",
-    "tool_call_id",
     "tool_name",
-    "args",
-    "result",
-    "is_error",
-    "error",
-    "state",
-    "started_at",
-    "time_recorded",
-    "duration_ms",
     "source",
     "external_id",
     "conversation_id",
@@ -78,6 +68,18 @@ _CALL_COLUMNS = (
     "provider",
     "style_id",
     "prompt_version",
+    "tool_call_id",
+    "args",
+    "result",
+    "error",
+    "is_error",
+    "state",
+    "turn_id",
+    "cycle",
+    "index",
+    "started_at",
+    "time_recorded",
+    "duration_ms",
     "warnings",
     "created_at",
     "content_sha256",
@@ -99,7 +101,7 @@ class StoredCall(NamedTuple):
     turn: Key
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """A row as a line for COPY, but for its toolset, which is told by its SHA-256. `id` is that of the stored row that
     it shall replace; `turn_id` a call's turn, if that is stored."""
 
@@ -281,9 +283,7 @@ def save_toolsets(texts: Collection[str]) -> dict[str, int]:
 
 def turn_line(turn: TurnRecord, num_calls: int, import_id: int | None, now: str, *, row: int | None = None) -> Line:
     """`row` is the id of the stored turn that it shall replace."""
-    toolset = toolset_sha256(turn.tools) if turn.tools else None
-    fields = (
-        _NULL if row is None else str(row),
+    names = (
         turn.source,
         turn.external_id,
         turn.conversation or "",
@@ -296,43 +296,22 @@ def turn_line(turn: TurnRecord, num_calls: int, import_id: int | None, now: str,
         turn.provider or "",
         turn.style_id or "",
         turn.prompt_version or "",
-        str(turn.position),
-        _NULL if turn.messages is None else turn.messages,
-        _NULL if turn.system is None else turn.system,
-        str(num_calls),
-        str(turn.num_cycles),
-        _array(turn.warnings) if turn.warnings else "{}",
-        turn.started_at or now,
-        "f" if turn.started_at is None else "t",
-        _NULL if turn.duration_ms is None else str(turn.duration_ms),
-        "0",
-        _NULL if import_id is None else str(import_id),
-        now,
     )
-    return Line(_copy_text(fields, turn.digest()), toolset, row)
+    text = (
+        f"{_NULL if row is None else row}\t{_names(names)}\t{_text(turn.messages)}\t{_text(turn.system)}\t"
+        f"{turn.position}\t{num_calls}\t{turn.num_cycles}\t{_array(turn.warnings)}\t{turn.started_at or now}\t"
+        f"{'f' if turn.started_at is None else 't'}\t{_number(turn.duration_ms)}\t0\t{_number(import_id)}\t{now}\t"
+        f"\\\\x{turn.digest().hex()}"
+    )
+    return Line(text, toolset_sha256(turn.tools) if turn.tools else None, row)
 
 
 def call_line(call: CallRecord, turn: TurnRecord, turn_id: int | None, now: str, *, row: int | None = None) -> Line:
     """`turn_id` is None if the turn is a new one; `row` is the id of the stored call that it shall replace."""
-    toolset = toolset_sha256(call.tools) if call.tools else None
-    is_error = call.is_error
-    fields = (
-        _NULL if row is None else str(row),
+    names = (
         turn.source,
         turn.external_id,
-        _NULL if turn_id is None else str(turn_id),
-        str(call.cycle),
-        str(call.index),
-        _NULL if call.tool_call_id is None else call.tool_call_id,
         call.tool_name,
-        _NULL if call.args is None else call.args,
-        _NULL if call.result is None else call.result,
-        _NULL if is_error is None else "t" if is_error else "f",
-        _NULL if call.error is None else call.error,
-        _UNKNOWN if not call.has_outcome else _ERROR if is_error else _RESULT,
-        call.started_at or turn.started_at or now,
-        "f" if call.started_at is None else "t",
-        _NULL if call.duration_ms is None else str(call.duration_ms),
         call.source,
         call.external_id,
         call.conversation or "",
@@ -343,40 +322,59 @@ def call_line(call: CallRecord, turn: TurnRecord, turn_id: int | None, now: str,
         call.provider or "",
         turn.style_id or "",
         call.prompt_version or "",
-        _array(call.warnings) if call.warnings else "{}",
-        now,
     )
-    return Line(_copy_text(fields, call.digest()), toolset, row, turn_id)
+    is_error = call.is_error
+    text = (
+        f"{_NULL if row is None else row}\t{_names(names)}\t{_text(call.tool_call_id)}\t{_text(call.args)}\t"
+        f"{_text(call.result)}\t{_text(call.error)}\t{_NULL if is_error is None else 't' if is_error else 'f'}\t"
+        f"{_UNKNOWN if not call.has_outcome else _ERROR if is_error else _RESULT}\t{_number(turn_id)}\t"
+        f"{call.cycle}\t{call.index}\t{call.started_at or turn.started_at or now}\t"
+        f"{'f' if call.started_at is None else 't'}\t{_number(call.duration_ms)}\t{_array(call.warnings)}\t{now}\t"
+        f"\\\\x{call.digest().hex()}"
+    )
+    return Line(text, toolset_sha256(call.tools) if call.tools else None, row, turn_id)
 
 
 _DONE = TurnState.DONE.value
 _UNKNOWN, _ERROR, _RESULT = CallState.UNKNOWN.value, CallState.ERROR.value, CallState.RESULT.value
-# Marks that are made COPY's own last of all. Nothing that comes in holds NUL: JSON text spells it as an escape, and
-# names are made storable.
-_NULL, _END = "\0N", "\0,"
+_NULL = "\\N"
+
+
+def _number(value: int | None) -> str | int:
+    return _NULL if value is None else value
+
+
+def _names(names: Sequence[str]) -> str:
+    """Names in COPY's text form. Hardly ever one of them has to be escaped."""
+    joined = "\t".join(names)
+    if "\\" in joined or "\n" in joined or "\r" in joined or joined.count("\t") >= len(names):
+        return "\t".join(map(_text, names))
+    return joined
+
+
+def _text(text: str | None) -> str:
+    """A text, or none, in COPY's text form."""
+    if text is None:
+        return _NULL
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if "\n" in text:
+        text = text.replace("\n", "\\n")
+    if "\r" in text:
+        text = text.replace("\r", "\\r")
+    if "\t" in text:
+        text = text.replace("\t", "\\t")
+    return text
 
 
 def _array(values: Sequence[str]) -> str:
-    return f"{{{','.join(map(_element, values))}}}"
+    """An array of texts in COPY's text form."""
+    return _text(f"{{{','.join(map(_element, values))}}}") if values else "{}"
 
 
 def _element(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _copy_text(fields: Sequence[str], digest: bytes) -> str:
-    """A line in COPY's text form."""
-    line = _END.join(fields)
-    if "\\" in line:
-        line = line.replace("\\", "\\\\")
-    if "\n" in line:
-        line = line.replace("\n", "\\n")
-    if "\r" in line:
-        line = line.replace("\r", "\\r")
-    if "\t" in line:
-        line = line.replace("\t", "\\t")
-    return f"{line.replace(_END, '\t').replace(_NULL, '\\N')}\t\\\\x{digest.hex()}"
 
 
 @contextmanager
@@ -498,12 +496,13 @@ class _Table(NamedTuple):
 _TURNS = _Table("agent_turns", "ingest_turns", _TURN_COLUMNS, "")
 _CALLS = _Table("agent_tool_calls", "ingest_calls", _CALL_COLUMNS, "source AS turn_source, external_id AS turn_name")
 
+_OF_CALL = ", ".join("coalesce(c.turn_id, t.id)" if name == "turn_id" else f"c.{name}" for name in _CALL_COLUMNS)
 _INSERT = (
     f"WITH turns AS (INSERT INTO agent_turns (tenant_id, {', '.join(_TURN_COLUMNS)}) "
     f"SELECT %s, {', '.join(_TURN_COLUMNS)} FROM ingest_turns "
     "RETURNING id, source, external_id), "
     f"calls AS (INSERT INTO agent_tool_calls (tenant_id, {', '.join(_CALL_COLUMNS)}) "
-    f"SELECT %s, coalesce(c.turn_id, t.id), {', '.join(f'c.{name}' for name in _CALL_COLUMNS[1:])} "
+    f"SELECT %s, {_OF_CALL} "
     "FROM ingest_calls c LEFT JOIN turns t ON t.source = c.turn_source AND t.external_id = c.turn_name "
     "RETURNING 1) SELECT (SELECT count(*) FROM turns), (SELECT count(*) FROM calls)"
 )

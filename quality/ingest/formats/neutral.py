@@ -26,37 +26,31 @@ Other fields are not stored; the call gets the warning `unknown_field`.
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw
 
 from quality.ingest import evidence
 from quality.ingest.items import Checked, Parsed, each
 from quality.ingest.jsontext import Node
 from quality.ingest.reader import ItemError
 from quality.ingest.records import (
+    MAX_NAME_CHARS,
     MAX_PLACE,
     CallRecord,
     RecordError,
     TurnRecord,
     anonymous_turn_id,
     fingerprint,
-    to_neutral,
 )
 
 NAME = "neutral"
 LABEL = "Neutral record"
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
+_IDENTIFIER = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}\Z")
 _RESERVED_SOURCES = frozenset({"engine"})  # what our own loop records must not be written from outside
 _MAX_DURATION_MS = 2_147_483_647
-_KNOWN = frozenset(to_neutral(CallRecord(external_id="", tool_name=""))) | {
-    "external_id",
-    "turn",
-    "messages",
-    "system",
-    "tools",
-    "style_id",
-    "outbound_message",
-}
 
 
 def recognise(root: Node) -> bool:
@@ -67,44 +61,93 @@ def read(items: Iterable[Checked | ItemError]) -> Iterator[Parsed | ItemError]:
     return each(items, _turns)
 
 
+type _Name = Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None
+type _Identifier = Annotated[str, Meta(pattern=_IDENTIFIER.pattern)] | None
+type _Place = Annotated[int, Meta(ge=0, le=MAX_PLACE)] | None
+
+
+class _Told(msgspec.Struct, gc=False, frozen=True, forbid_unknown_fields=True):
+    """The fields of a record by their types; what is judged by its content is `Raw`. None: not told."""
+
+    tool_name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+    external_id: _Identifier = None
+    source: _Identifier = None
+    turn: _Identifier = None
+    conversation: _Name = None
+    contact: _Name = None
+    message: _Name = None
+    outbound_message: _Name = None
+    tool_call_id: _Name = None
+    model: _Name = None
+    provider: _Name = None
+    prompt_version: _Name = None
+    style_id: _Name = None
+    cycle: _Place = None
+    index: _Place = None
+    started_at: str | None = None
+    duration_ms: int | float | None = None
+    args: Raw = Raw()
+    result: Raw = Raw()
+    tenant: Raw = Raw()
+    is_error: Raw = Raw()
+    error: Raw = Raw()
+    warnings: Raw = Raw()
+    tools: Raw = Raw()
+    messages: Raw = Raw()
+    system: Raw = Raw()
+
+
+_decode = msgspec.json.Decoder(_Told).decode
+_KNOWN = frozenset(_Told.__struct_fields__)
+_JUDGED = tuple(field.name for field in msgspec.structs.fields(_Told) if field.type is Raw)
+_NAMES = (
+    "conversation",
+    "message",
+    "tool_name",
+    "contact",
+    "tool_call_id",
+    "model",
+    "provider",
+    "prompt_version",
+    "outbound_message",
+    "style_id",
+)  # in the order in which their faults are told
+
+
 def _turns(root: Node) -> list[TurnRecord]:
     record = root.value
     if not isinstance(record, dict):
         raise RecordError("not_an_object", "", "Expected a JSON object: one tool call.")
-    source = _identifier(record, "source") or NAME
+    told = _told_at_once(root) or _told_by_field(root)
+    source, conversation, message = told.source or NAME, told.conversation or None, told.message or None
     if source in _RESERVED_SOURCES:
         raise RecordError("invalid_identifier", "source", f"The source {source!r} is reserved. Choose another name.")
-    conversation, message = _name(record, "conversation"), _name(record, "message")
-    cycle, index = _place(record, "cycle"), _place(record, "index")
-    external_id = _identifier(record, "external_id")
+    cycle, index = told.cycle or 0, told.index or 0
+    external_id = told.external_id
     if external_id is None:
         identity = (conversation, message) if conversation and message else (root.text,)
         external_id = fingerprint(source, *identity, cycle, index)
-    tools = evidence.toolset(root.get("tools"), "tools")
-    tool_name = _name(record, "tool_name")
-    if tool_name is None:
-        raise RecordError("missing_field", "tool_name", "A call needs the name of its tool.")
-    contact, tool_call_id = _name(record, "contact"), _name(record, "tool_call_id")
-    model, provider = _name(record, "model"), _name(record, "provider")
-    prompt_version = _name(record, "prompt_version")
-    started_at = evidence.utc_from_text(record.get("started_at"), "started_at")
-    duration_ms = _duration(record.get("duration_ms"))
-    args, result, is_error, error, warnings = _evidence(root)
+    tools = evidence.toolset(root.get("tools"), "tools") if told.tools else None
+    model, provider, prompt_version = told.model or None, told.provider or None, told.prompt_version or None
+    contact, started_at = told.contact or None, told.started_at
+    if started_at is not None:
+        started_at = evidence.utc_from_text(started_at, "started_at")
+    is_error, error, warnings = _outcome(record)
     call = CallRecord(
         external_id=external_id,
-        tool_name=tool_name,
+        tool_name=told.tool_name,
         cycle=cycle,
         index=index,
-        tool_call_id=tool_call_id,
-        args=args,
-        result=result,
+        tool_call_id=told.tool_call_id or None,
+        args=None if record.get("args") is None else str(told.args, "utf-8"),
+        result=None if record.get("result") is None else str(told.result, "utf-8"),
         is_error=is_error,
         error=error,
         conversation=conversation,
         contact=contact,
         message=message,
         started_at=started_at,
-        duration_ms=duration_ms,
+        duration_ms=None if told.duration_ms is None else _duration(told.duration_ms),
         model=model,
         provider=provider,
         source=source,
@@ -112,7 +155,7 @@ def _turns(root: Node) -> list[TurnRecord]:
         tools=tools,
         warnings=warnings,
     )
-    turn = _identifier(record, "turn")
+    turn = told.turn
     if turn is None:
         if conversation and message:
             turn = _told_turn_id(source, conversation, message)
@@ -125,14 +168,14 @@ def _turns(root: Node) -> list[TurnRecord]:
             calls=(call,),
             conversation=conversation,
             contact=contact,
-            outbound_message=_name(record, "outbound_message"),
+            outbound_message=told.outbound_message or None,
             started_at=started_at,
             model=model,
             provider=provider,
             prompt_version=prompt_version,
-            style_id=_name(record, "style_id"),
-            messages=_array(root, "messages"),
-            system=_system(root),
+            style_id=told.style_id or None,
+            messages=_array(root, "messages") if told.messages else None,
+            system=_system(root) if told.system else None,
             num_cycles=cycle + 1,
             tools=tools,
         )
@@ -145,9 +188,40 @@ def _told_turn_id(source: str, conversation: str, message: str) -> str:
     return fingerprint("turn", source, conversation, message)
 
 
-def _evidence(root: Node) -> tuple[str | None, str | None, bool | None, str | None, tuple[str, ...]]:
-    """Arguments, result, is_error, error and warnings. Warnings that were sent stand; without any they are derived."""
-    record, warnings = root.value, list[str]()
+def _told_at_once(root: Node) -> _Told | None:
+    """The fields of a record as nearly all are. None: one of them may be at fault, or is no plain text."""
+    if b"\\u0000" in root.raw:
+        return None
+    try:
+        return _decode(root.raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def _told_by_field(root: Node) -> _Told:
+    """The same, field by field; raises RecordError."""
+    record = root.value
+    source = _identifier(record, "source")
+    names = {field: _name(record, field) for field in _NAMES}
+    if (tool_name := names.pop("tool_name")) is None:
+        raise RecordError("missing_field", "tool_name", "A call needs the name of its tool.")
+    return _Told(
+        tool_name=tool_name,
+        external_id=_identifier(record, "external_id"),
+        source=source,
+        turn=_identifier(record, "turn"),
+        cycle=_place(record, "cycle"),
+        index=_place(record, "index"),
+        started_at=evidence.utc_from_text(record.get("started_at"), "started_at"),
+        duration_ms=_duration(record.get("duration_ms")),
+        **names,
+        **{field: Raw(node.raw) for field in _JUDGED if (node := root.get(field))},
+    )
+
+
+def _outcome(record: dict[str, Any]) -> tuple[bool | None, str | None, tuple[str, ...]]:
+    """is_error, error and warnings. Warnings that were sent stand; without any they are derived."""
+    warnings = list[str]()
     args, result = record.get("args"), record.get("result")
     if args is None:
         warnings.append("args_missing")
@@ -169,13 +243,7 @@ def _evidence(root: Node) -> tuple[str | None, str | None, bool | None, str | No
         warnings = _warnings(sent)
     if not record.keys() <= _KNOWN:
         warnings.append("unknown_field")
-    return (
-        root.text_of("args"),
-        root.text_of("result"),
-        is_error,
-        evidence.fault_text(error) if error else None,
-        tuple(sorted(set(warnings))) if warnings else (),
-    )
+    return is_error, evidence.fault_text(error) if error else None, tuple(sorted(set(warnings))) if warnings else ()
 
 
 def _warnings(sent: Any) -> list[str]:
@@ -195,7 +263,7 @@ def _identifier(record: dict[str, Any], field: str) -> str | None:
     value = record.get(field)
     if value is None:
         return None
-    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+    if not isinstance(value, str) or not _IDENTIFIER.search(value):
         raise RecordError(
             "invalid_identifier",
             field,
