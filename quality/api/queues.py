@@ -359,7 +359,7 @@ class QueueAdjudicationView(TenantView):
         try:
             made = adjudication.make(queue, actor=request.user, token=request.auth)
         except ValidationError as error:
-            raise InvalidRequest([fault("id", error.code, " ".join(error.messages))]) from error
+            raise InvalidRequest([fault("id", "is_adjudication", " ".join(error.messages))]) from error
         return Response(_told([made])[0])
 
 

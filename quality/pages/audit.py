@@ -1,5 +1,6 @@
 """The audit log of a tenant: who did what, when, to what."""
 
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from django import forms
@@ -12,6 +13,7 @@ from quality.filters import MomentField, QueryForm
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.conditions import chips, conditions
 from quality.pages.render import render_page
+from quality.review.blind import Place, hidden_places
 from tenants import audit_log
 from tenants.models import AuditEvent, Membership, Role
 
@@ -26,6 +28,7 @@ WORDS = {
     "to": pgettext_lazy("condition", "until"),
 }
 HIDDEN = ("action", "object_type", "object_id", "request")  # conditions that come by links
+LABELS = ("from", "to")  # details of an event that tell a label
 PAGES = {
     "tool_call": "call-detail",
     "turn": "turn-detail",
@@ -85,7 +88,11 @@ def audit_list(request: TenantRequest) -> HttpResponse:
     if form.is_valid():
         page = audit_log.find(form.wanted, before=form.cleaned_data["before"], after=form.cleaned_data["after"])
         context["page"] = page
-        context["rows"] = [(event, _address(request, event), _details(event)) for event in page.events]
+        hidden = _hidden(request, page.events)
+        context["rows"] = [
+            (event, _address(request, event), _details(event, without=LABELS if event.pk in hidden else ()))
+            for event in page.events
+        ]
         context["last_pk"] = page.events[-1].pk if page.events else None
     return render_page(cast(HttpRequest, request), "people/audit.html", context, partial="list")
 
@@ -100,9 +107,21 @@ def _address(request: TenantRequest, event: AuditEvent) -> str:
     return reverse(name, args=[request.tenant.slug, int(event.object_id)])
 
 
-def _details(event: AuditEvent) -> list[tuple[str, str]]:
+def _hidden(request: TenantRequest, events: Sequence[AuditEvent]) -> set[int]:
+    """Ids of those events that tell of others' labels which a blind queue keeps from this person."""
+    places: dict[int, Place] = {
+        event.pk: (pk, 0, 0) if event.object_type == "tool_call" else (None, pk, event.detail.get("cycle") or 0)
+        for event in events
+        if event.action in ("feedback.labelled", "feedback.undone") and event.actor_id != request.user.pk
+        for pk in [int(event.object_id)]
+    }
+    hidden = hidden_places(request.user, places.values())
+    return {pk for pk, place in places.items() if place in hidden}
+
+
+def _details(event: AuditEvent, *, without: Collection[str] = ()) -> list[tuple[str, str]]:
     return [
         (name, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
         for name, value in event.detail.items()
-        if value not in (None, "", [], {})
+        if value not in (None, "", [], {}) and name not in without
     ]

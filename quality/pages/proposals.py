@@ -163,8 +163,7 @@ def _page(form: ProposalForm, view: str, viewer: int | None) -> Any:
     cursor = form.cleaned_data["cursor"] or None
     if view == "tracked":
         return proposals.find(form.proposals, cursor=cursor, viewer=viewer)
-    order = form.cleaned_data["order"] or "newest"
-    return groups.find(form.groups, cursor=cursor, order=order, viewer=viewer)
+    return groups.find(form.groups, cursor=cursor, order=form.cleaned_data["order"] or "newest", viewer=viewer)
 
 
 def _totals() -> dict[str, int]:

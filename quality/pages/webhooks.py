@@ -1,6 +1,7 @@
 """Webhooks: who is told of what, and what became of each message."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from django import forms
@@ -16,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from quality.filters import MomentField
 from quality.models import Webhook, WebhookDelivery
 from quality.pages.access import TenantRequest, tenant_view
+from quality.review.blind import Place, hidden_places
 from quality.webhooks import events, hooks, tries
 from quality.webhooks.hooks import Wanted
 from quality.webhooks.sending import Answer
@@ -171,6 +173,18 @@ def _saved(request: TenantRequest, form: WebhookForm, hook: Webhook | None) -> H
     return redirect("webhook-detail", slug=request.tenant.slug, pk=kept.webhook.pk)
 
 
+def _hidden(request: TenantRequest, rows: Sequence[WebhookDelivery]) -> set[int]:
+    """Ids of those messages that tell of others' labels which a blind queue keeps from this person."""
+    places: dict[int, Place] = {}
+    for row in rows:
+        if row.event in ("label.given", "label.undone"):
+            said = json.loads(row.body)["data"]
+            if said["reviewer"]["id"] != request.user.pk:
+                places[row.pk] = (said["callId"], 0, 0) if said["callId"] else (None, said["turnId"], said["cycle"])
+    hidden = hidden_places(request.user, places.values())
+    return {pk for pk, place in places.items() if place in hidden}
+
+
 def _words(error: Exception) -> str:
     return " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
 
@@ -199,6 +213,7 @@ def _shown(
         "form": form or WebhookForm(initial=initial),
         "since": since or SinceForm(),
         "deliveries": rows,
+        "hidden": _hidden(request, rows),
         "next": following,
         "state": state,
         "event": event,

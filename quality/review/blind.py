@@ -22,6 +22,9 @@ from tenants.models import User
 if TYPE_CHECKING:
     from quality.review.evidence import ItemEvidence
 
+type Place = tuple[int | None, int, int]
+"""An item by its ids: the call and two zeros, or None with the turn and the cycle of a reply without a call."""
+
 _HIDDEN: Final = """
 SELECT DISTINCT e.turn_id, e.cycle, e.call_id
 FROM review_queue_entries e JOIN review_queues q ON q.tenant_id = e.tenant_id AND q.id = e.queue_id
@@ -47,6 +50,15 @@ def hidden_from(user: User, items: Iterable[Item]) -> set[Item]:
 def hidden_calls(user: User, call_ids: Iterable[int]) -> set[int]:
     """The same for calls, by id."""
     return {call for _, _, call in _hidden(user, list(call_ids), []) if call is not None}
+
+
+def hidden_places(user: User, places: Iterable[Place]) -> set[Place]:
+    """The same for items that are known by their ids alone."""
+    places = set(places)
+    calls = [call for call, _, _ in places if call is not None]
+    turns = [turn for call, turn, _ in places if call is None]
+    hidden = {(call, 0, 0) if call else (None, turn, cycle) for turn, cycle, call in _hidden(user, calls, turns)}
+    return places & hidden
 
 
 def hides(user: User, item: Item) -> bool:

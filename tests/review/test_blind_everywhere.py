@@ -163,13 +163,13 @@ def asked(client: Client, headers: dict[str, str]) -> dict[str, str]:
 
 
 def told(answers: dict[str, str]) -> dict[str, list[int]]:
-    """How often an answer has each of the label's names."""
-    words = [*WORDS, *(str(Label(word).label) for word in WORDS)]
-    return {
-        path: [text.count(word) for word in words]
-        for path, text in answers.items()
-        if not path.startswith("/t/acme/audit/")  # it tells of this test's own questions
-    }
+    """How often an answer has each of the labels' names."""
+    counts = {}
+    for path, text in answers.items():
+        # The audit log tells of this test's own questions after wrong tools.
+        labels = WORDS[1:] if path.startswith("/t/acme/audit/") else WORDS
+        counts[path] = [text.count(word) for label in labels for word in (label.value, str(label.label))]
+    return counts
 
 
 def test_no_answer_tells_what_the_other_reviewer_said(

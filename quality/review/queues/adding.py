@@ -294,7 +294,7 @@ def put_back(entry: QueueEntry, *, actor: User, token: ApiToken | None = None) -
         _record("queue.put_back", entry.queue, actor, token, entry=entry.pk)
 
 
-_ARCHIVED: Final = {"archived": {}}  # why such an entry is out: with its item it comes back
+_ARCHIVED: Final[dict[str, Any]] = {"archived": {}}  # why such an entry is out: with its item it comes back
 
 
 def set_aside(items: Sequence[Item]) -> None:
