@@ -94,7 +94,7 @@ class NotDecided(ProposalConflict):
     code = "not_decided"
 
     def __init__(self, proposal: Proposal) -> None:
-        super().__init__(proposal, _("Proposal %(number)s is pending already.") % {"number": proposal.pk})
+        super().__init__(proposal, _("Proposal %(number)s is open already.") % {"number": proposal.pk})
 
 
 class Overtaken(ProposalConflict):

@@ -33,7 +33,7 @@ class GuidelineVersion(TenantModel):
 
 
 class ProposalState(models.TextChoices):
-    PENDING = "pending", pgettext_lazy("proposal", "Pending")
+    PENDING = "pending", pgettext_lazy("proposal", "Open")
     DISMISSED = "dismissed", pgettext_lazy("proposal", "Dismissed")
     APPLIED = "applied", pgettext_lazy("proposal", "Applied")
 

@@ -345,7 +345,7 @@ class QuarantineProposal(TenantModel):
     """A case that was flaky on a side that did not change, several scheduled runs in a row."""
 
     class State(models.TextChoices):
-        PENDING = "pending", pgettext_lazy("quarantine proposal", "Pending")
+        PENDING = "pending", pgettext_lazy("quarantine proposal", "Open")
         ACCEPTED = "accepted", pgettext_lazy("quarantine proposal", "Accepted")
         DISMISSED = "dismissed", pgettext_lazy("quarantine proposal", "Dismissed")
 
@@ -385,7 +385,7 @@ class ReplayNotification(TenantModel):
         EMAIL = "email", _("E-mail")
 
     class State(models.TextChoices):
-        PENDING = "pending", pgettext_lazy("message", "Pending")
+        PENDING = "pending", pgettext_lazy("message", "To be sent")
         SENT = "sent", pgettext_lazy("message", "Sent")
         FAILED = "failed", pgettext_lazy("message", "Failed")
 

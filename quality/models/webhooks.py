@@ -4,6 +4,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 from tenants.models import Secret, TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
@@ -41,7 +42,7 @@ class WebhookDelivery(TenantModel):
     """A message to a webhook, written with the event itself. It is sent at least once; the id tells a repeat."""
 
     class State(models.TextChoices):
-        PENDING = "pending", _("Pending")
+        PENDING = "pending", pgettext_lazy("message", "To be sent")
         SENT = "sent", _("Sent")
         FAILED = "failed", _("Failed")
 
