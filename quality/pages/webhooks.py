@@ -178,8 +178,8 @@ def _hidden(request: TenantRequest, rows: Sequence[WebhookDelivery]) -> set[int]
     places: dict[int, Place] = {}
     for row in rows:
         if row.event in ("label.given", "label.undone"):
-            said = json.loads(row.body)["data"]
-            if said["reviewer"]["id"] != request.user.pk:
+            said = json.loads(row.body).get("data")
+            if said and said["reviewer"]["id"] != request.user.pk:
                 places[row.pk] = (said["callId"], 0, 0) if said["callId"] else (None, said["turnId"], said["cycle"])
     hidden = hidden_places(request.user, places.values())
     return {pk for pk, place in places.items() if place in hidden}
