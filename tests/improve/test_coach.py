@@ -136,6 +136,10 @@ def test_an_answer_may_stand_in_a_fence_and_among_words():
         ({"kind": "detach_skill", "skill": "calendar", "rationale": "", "remarks": ["r1"]}, "not attached"),
         ({"kind": "detach_skill", "skill": "weather", "rationale": "", "remarks": ["r1"]}, "without skills has all"),
         ({**GUIDANCE, "text": "a\0b"}, "NUL"),
+        (
+            {"kind": "example", "user": "Book it.", "assistant": " Book  it.", "rationale": "", "remarks": ["r1"]},
+            "repeats the user",
+        ),
     ],
 )
 def test_an_answer_that_is_not_what_was_asked_for_is_refused_with_the_place(item, reason):

@@ -150,6 +150,8 @@ def _suggestion(place: int, item: Mapping[str, Any], remarks: Mapping[str, Remar
             raise InvalidAnswer(f"{at}.skill: {skill!r} is {'attached already' if attached else 'not attached'}.")
         if len(reading.text.skills) == (1 if attached else 0):
             raise InvalidAnswer(f"{at}.skill: an agent without skills has all tools: leave {skill!r} as it is.")
+    if kind is Kind.EXAMPLE and _same(item["user"], item["assistant"]):
+        raise InvalidAnswer(f"{at}.assistant: it repeats the user. Say what the agent should answer or call.")
     return Suggestion(
         kind=kind,
         text=_storable(at, " ".join((skill or item.get("text", "")).split())),
@@ -158,6 +160,10 @@ def _suggestion(place: int, item: Mapping[str, Any], remarks: Mapping[str, Remar
         rationale=_storable(at, item["rationale"]),
         feedback_ids=tuple(dict.fromkeys(remarks[name].feedback_id for name in item["remarks"])),
     )
+
+
+def _same(one: str, other: str) -> bool:
+    return one.split() == other.split()
 
 
 def _storable(at: str, text: str) -> str:
