@@ -88,12 +88,13 @@ def _chosen(tenant: Tenant, choose: Callable[[Kept], bool]) -> Masker | None:
 @lru_cache(maxsize=256)
 def _kept(tenant_id: int, _stamp: int) -> tuple[Kept, ...]:
     with tenant_scope(tenant_id):
-        rows = MaskRule.objects.filter(is_enabled=True).order_by("name")
-        return tuple(
-            Kept(Rule(name=row.name, kind=row.kind, expression=row.expression), row.seen_by, row.keeps_raw,
-                 row.masks_exports)
-            for row in rows
-        )  # fmt: skip
+        return tuple(kept_as(row) for row in MaskRule.objects.filter(is_enabled=True).order_by("name"))
+
+
+def kept_as(row: MaskRule) -> Kept:
+    """A row, stored or not, as plain values."""
+    rule = Rule(name=row.name, kind=row.kind, expression=row.expression)
+    return Kept(rule, row.seen_by, row.keeps_raw, row.masks_exports)
 
 
 @lru_cache(maxsize=256)
@@ -116,6 +117,7 @@ def save_rule(
     rule: MaskRule, *, actor: User | None, token: ApiToken | None = None, version: int | None = None
 ) -> MaskRule:
     """Keep a new rule, or a changed one; `version` is that which its author saw. Raises ValidationError, StaleRule."""
+    _one_at_a_time()
     is_new = rule.pk is None
     before = None if is_new else _locked(rule.pk, version)
     if is_new and MaskRule.objects.count() >= MAX_RULES:
@@ -123,7 +125,9 @@ def save_rule(
             _("There are %(limit)d rules already, which is as many as there may be.") % {"limit": MAX_RULES}
         )
     rule.name, rule.expression = rule.name.strip(), rule.expression.strip()
-    rule.full_clean()
+    rule.full_clean(validate_constraints=False)
+    if MaskRule.objects.filter(name=rule.name).exclude(pk=rule.pk).exists():
+        raise ValidationError({"name": ValidationError(_("There is a rule of this name already."), code="taken")})
     if reason := fault_of(rule.kind, rule.expression):
         raise ValidationError({"expression": reason})
     rule.version = 1 if before is None else before.version + 1
@@ -133,9 +137,12 @@ def save_rule(
 
 
 @transaction.atomic
-def delete_rule(rule: MaskRule, *, actor: User | None, token: ApiToken | None = None) -> None:
-    """What was masked when it came in stays masked; all else is seen again."""
-    before = _locked(rule.pk, None)
+def delete_rule(
+    rule: MaskRule, *, actor: User | None, token: ApiToken | None = None, version: int | None = None
+) -> None:
+    """What was masked when it came in stays masked; all else is seen again. Raises StaleRule."""
+    _one_at_a_time()
+    before = _locked(rule.pk, version)
     pk = rule.pk
     rule.delete()
     rule.pk = pk
@@ -155,6 +162,11 @@ def fault_of(kind: str, expression: str) -> str | None:
     except (PathFault, PatternFault) as error:
         return str(error)
     return None
+
+
+def _one_at_a_time() -> None:
+    """Names and the number of rules are looked up before a write: no other one comes in between."""
+    Tenant.objects.select_for_update(no_key=True).filter(pk=current_tenant_id()).first()
 
 
 def _locked(pk: int, version: int | None) -> MaskRule:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import jsonpath_rfc9535 as jsonpath
+from django.utils.translation import gettext as _
 from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
 from jsonpath_rfc9535.selectors import IndexSelector, NameSelector, WildcardSelector
 
@@ -63,12 +64,12 @@ def parse_path(text: str) -> Path:
     try:
         query = jsonpath.compile(text)
     except (jsonpath.JSONPathError, ValueError, IndexError, RecursionError) as error:
-        raise PathFault(f"This is no JSON path: {str(error).splitlines()[0]}") from error
+        raise PathFault(_("This is no JSON path: %(reason)s") % {"reason": str(error).splitlines()[0]}) from error
     steps = tuple(_step(segment) for segment in query.segments)
     if not steps:
-        raise PathFault("The path `$` alone would mask everything. Name a member: `$.customer.email`.")
+        raise PathFault(_("The path $ alone would mask everything. Name a member: $.customer.email"))
     if len(steps) > MAX_STEPS:
-        raise PathFault(f"A path has at most {MAX_STEPS} steps.")
+        raise PathFault(_("A path has at most %(limit)d steps.") % {"limit": MAX_STEPS})
     return Path(steps)
 
 
@@ -83,8 +84,9 @@ def _step(segment: jsonpath.segments.JSONPathSegment) -> Step:
                 keys.add(selector.index)
             case WildcardSelector():
                 any_key = True
-            case _:
-                raise PathFault(f"`{selector}` cannot be used here: only names, numbers from 0, `*` and `..`.")
+            case _other:
+                told = _("%(selector)s cannot be used here: only names, numbers from 0, * and ..")
+                raise PathFault(told % {"selector": selector})
     return Step(frozenset(keys), any_key, isinstance(segment, JSONPathRecursiveDescentSegment))
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import re2
+from django.utils.translation import gettext as _
 
 MAX_PATTERN = 500  # characters
 MAX_PROGRAM_BYTES = 1 << 20
@@ -39,16 +40,16 @@ class Pattern:
 def compiled(expression: str) -> Any:
     """The expression in RE2's language; raises PatternFault."""
     if len(expression) > MAX_PATTERN:
-        raise PatternFault(f"A pattern has at most {MAX_PATTERN} characters.")
+        raise PatternFault(_("A pattern has at most %(limit)d characters.") % {"limit": MAX_PATTERN})
     options = re2.Options()
     options.max_mem = MAX_PROGRAM_BYTES
     options.log_errors = False
     try:
         pattern = re2.compile(expression, options)
     except (re2.error, UnicodeError) as error:
-        raise PatternFault(f"This is no regular expression of RE2: {_told(error)}.") from error
+        raise PatternFault(_("This is no regular expression of RE2: %(reason)s") % {"reason": _told(error)}) from error
     if pattern.search("") is not None and pattern.search("").span() == (0, 0) and pattern.fullmatch("") is not None:
-        raise PatternFault("This pattern fits the empty text. Say what has to be there.")
+        raise PatternFault(_("This pattern fits the empty text. Say what has to be there."))
     return pattern
 
 
@@ -128,6 +129,6 @@ def pattern_of(expression: str) -> Pattern:
     if expression.startswith("preset:"):
         preset = PRESETS.get(expression.removeprefix("preset:"))
         if preset is None:
-            raise PatternFault(f"There is no such preset. Known: {', '.join(PRESETS)}.")
+            raise PatternFault(_("There is no such preset. Known: %(names)s") % {"names": ", ".join(PRESETS)})
         return preset.pattern
     return Pattern(compiled(expression))
