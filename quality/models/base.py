@@ -12,7 +12,7 @@ from tenants.masking import reading
 from tenants.masking.reading import Reading, UnknownMark
 
 
-class _Masked:
+class Masked:
     """Of a column whose text may tell of people: what comes out is masked for whoever reads (tenants.masking.reading),
     and what they write has its marks put back. Where nobody reads it is as it is kept."""
 
@@ -45,7 +45,7 @@ class PayloadField(models.TextField):
     """Text of any size. Lists never read such a column."""
 
 
-class EvidenceField(_Masked, PayloadField):
+class EvidenceField(Masked, PayloadField):
     """JSON as text, spelled as it was received: key order, number spelling, real UTF-8; NUL and lone surrogates stay
     JSON escapes. A body that is not JSON is kept as a JSON string.
 
@@ -65,7 +65,7 @@ class DefinitionField(PayloadField):
     """JSON text of what was offered to a model, spelled as it was received. It tells of tools, not of people."""
 
 
-class ProseField(_Masked, models.TextField):
+class ProseField(Masked, models.TextField):
     """Text that may quote evidence or name a person: an error, a note, a contact."""
 
     def put_back(self, text: str) -> str:
@@ -82,7 +82,7 @@ class SentenceField(ProseField):
         return by.sentence(text)
 
 
-class DerivedField(_Masked, models.JSONField):
+class DerivedField(Masked, models.JSONField):
     """Values made of evidence. Only workers write them, who read it as it is kept."""
 
     def masked(self, text: str, by: Reading) -> str:
