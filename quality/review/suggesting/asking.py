@@ -42,6 +42,10 @@ known then. Do not blame a call for an error of the tool it called. "confidence"
 Answer with one JSON object and nothing else. It must be valid against this JSON Schema:
 {schema}"""
 
+# Behind the data: small models answer what they read last, and give the name of a label for a reason without it.
+CLOSING = """Judge what stands under "judge". Answer with one JSON object: "reason" says in one or two sentences what \
+was asked and what is right or wrong with the call or reply, then "label", then "confidence"."""
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -88,7 +92,7 @@ def messages_for(question: Question) -> list[dict[str, str]]:
     labels = "\n".join(f"- {name}: {meaning}" for name, meaning in LABELS.items())
     return [
         {"role": "system", "content": SYSTEM.format(labels=labels, schema=json.dumps(SCHEMA))},
-        {"role": "user", "content": json.dumps(document, ensure_ascii=False)},
+        {"role": "user", "content": f"{json.dumps(document, ensure_ascii=False)}\n\n{CLOSING}"},
     ]
 
 

@@ -19,7 +19,10 @@ def question(**fields) -> Question:
 
 
 def document(asked: Question) -> dict:
-    return json.loads(asking.messages_for(asked)[1]["content"])
+    """The data of a question, which are one JSON document before the closing words."""
+    content = asking.messages_for(asked)[1]["content"]
+    assert content.endswith(f"\n\n{asking.CLOSING}")
+    return json.loads(content.removesuffix(asking.CLOSING))
 
 
 def test_the_labels_are_those_that_people_give() -> None:

@@ -16,7 +16,7 @@ from quality.models import Feedback, FeedbackEvent, ReviewQueue, Suggestion, Sug
 from quality.review.items import item_of_call, item_of_turn
 from quality.review.labelling import record_label, undo
 from quality.review.queues import adding
-from quality.review.suggesting import candidates, runs, shown
+from quality.review.suggesting import asking, candidates, runs, shown
 from quality.review.suggesting.asking import Opinion
 from tenants import endpoints
 from tenants.models import AuditEvent, Role, Scope
@@ -53,6 +53,11 @@ def model(tenant, settings, *script):
             data = endpoints.EndpointData(label="expert", base_url=server.base_url, model="tiny", key="sk-canary-4711")
             endpoints.save_endpoint(data, actor=None)
         yield server
+
+
+def data_of(asked):
+    """What the model was given to judge."""
+    return json.loads(asked.messages[1]["content"].removesuffix(asking.CLOSING))
 
 
 def start(tenant, admin, **fields):
@@ -94,7 +99,7 @@ def test_unlabelled_items_of_a_filter_are_judged_newest_first(tenant, admin, pub
     assert (made[0].label, made[0].confidence, made[0].reason, made[0].model) == (
         "bad_args", 0.8, "Zurich was asked for.", "tiny",
     )  # fmt: skip
-    asked = json.loads(server.asked[0].messages[1]["content"])
+    asked = data_of(server.asked[0])
     assert [tool["name"] for tool in asked["toolsOffered"]] == ["find"]
     assert asked["judge"]["tool"] == "find"
     with tenant_scope(tenant):
@@ -144,7 +149,7 @@ def test_a_queue_is_judged_in_its_order_and_a_blind_one_is_refused(tenant, admin
         with pytest.raises(ValidationError, match="blind"):
             start(tenant, admin, queue_id=blind.pk)
         runs.run(start(tenant, admin, queue_id=queue.pk).pk, tenant=tenant)
-        assert "Be strict about cities." in json.loads(server.asked[0].messages[1]["content"])["guidelines"]
+        assert "Be strict about cities." in data_of(server.asked[0])["guidelines"]
     assert {one.call_id for one in suggestions(tenant)} == {call.pk for call in found[:2]}
 
 
