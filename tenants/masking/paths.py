@@ -3,7 +3,6 @@
 Filters and slices are refused: they need the whole value, and a rule has to hold for text that was cut.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import jsonpath_rfc9535 as jsonpath
@@ -22,7 +21,7 @@ class PathFault(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One segment: what the next key may be. `names` empty and `any_key` false never come about."""
+    """One segment: what the next key may be, `deep`: or any key after it."""
 
     keys: frozenset[Key]
     any_key: bool
@@ -88,8 +87,3 @@ def _step(segment: jsonpath.segments.JSONPathSegment) -> Step:
                 told = _("%(selector)s cannot be used here: only names, numbers from 0, * and ..")
                 raise PathFault(told % {"selector": selector})
     return Step(frozenset(keys), any_key, isinstance(segment, JSONPathRecursiveDescentSegment))
-
-
-def advance(paths: Iterable[Path], places: tuple[frozenset[int], ...], key: Key) -> tuple[frozenset[int], ...]:
-    """`Path.after` for several paths side by side."""
-    return tuple(path.after(place, key) for path, place in zip(paths, places, strict=True))
