@@ -109,7 +109,7 @@ def test_a_list_takes_as_many_queries_for_twenty_rows_as_for_one(
 ):
     client = browse("viewer")
     make_call()
-    with django_assert_max_num_queries(26) as first:
+    with django_assert_max_num_queries(27) as first:
         client.get("/t/acme/calls/")
     for _ in range(19):
         make_call()

@@ -77,7 +77,7 @@ def test_it_takes_as_many_queries_for_twenty_tools_as_for_one(
 ):
     client = browse("viewer")
     recent()
-    with django_assert_max_num_queries(25) as first:
+    with django_assert_max_num_queries(26) as first:
         client.get("/t/acme/")
     for number in range(19):
         recent(tool_name=f"tool-{number}")

@@ -6,13 +6,10 @@ labels more often, or less, than before.
 """
 
 import json
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
 
 from quality import export_jobs
 from quality.calls import CallFilter
@@ -42,6 +39,7 @@ from quality.review.queues import adding, making
 from tenants.models import Membership, Role, Style, User
 from tenants.scope import tenant_scope
 from tests.factories import MembershipFactory, ToolCallFactory, TurnFactory, UserFactory, make_token
+from tests.pages import reads
 from tests.pages.own_turns import waiting_call
 from tests.pages.world import make_world
 
@@ -51,8 +49,6 @@ TOOL = "veiled_tool"
 NARROWED = f"?label={Label.WRONG_TOOL}&tool={TOOL}"
 NARROWING = {"call-list", "review", "overview", "chart-page", "export", "api-tool-calls", "api-feedback-summary",
              "export-calls", "export-feedback", "api-tool-calls-export", "api-feedback-export"}  # fmt: skip
-ENDLESS = {"turn-events", "api-turn-events"}
-ELSEWHERE = {"gateway-completions", "gateway-models", "gateway-model"}  # another process answers them
 WORDS = (Label.WRONG_TOOL, Label.BAD_ARGS)
 
 
@@ -100,7 +96,7 @@ def say(items: list[ToolCall], bob: User, label: str, **correction: Any) -> None
         )
 
 
-def found() -> dict[str, int]:
+def ids_found() -> dict[str, int]:
     """Ids of what hangs on the labels, by what the names of routes begin with."""
     veiled = ToolCall.objects.filter(tool_name=TOOL).latest("pk")
     return {
@@ -121,45 +117,17 @@ def found() -> dict[str, int]:
     }
 
 
-def routes(patterns: Any = None, front: str = "") -> Iterator[tuple[str, str]]:
-    """Name and pattern of every route of the service."""
-    for one in get_resolver().url_patterns if patterns is None else patterns:
-        if isinstance(one, URLResolver):
-            yield from routes(one.url_patterns, front + str(one.pattern))
-        elif isinstance(one, URLPattern):
-            yield one.name or "", f"/{front}{one.pattern}"
-
-
-def addresses() -> list[tuple[str, str]]:
-    """Name and address of every route, of what hangs on the labels where it is about something."""
-    ids = found()
-    case = Case.objects.latest("pk").number
-    entry = QueueEntry.objects.latest("pk").pk
-    given = {"slug": "acme", "entry": entry, "number": case, "ref": f"REG-{case}", "position": 0}
-    made = []
-    for name, pattern in routes():
-        kind = name.removeprefix("api-")
-        pk = next((ids[word] for word in sorted(ids, key=len, reverse=True) if kind.startswith(word)), 1)
-        values = given | {"pk": pk}
-        parts = re.split(r"<(?:\w+:)?(\w+)>", pattern)
-        parts[1::2] = [str(values.get(part, "x")) for part in parts[1::2]]
-        made.append((name, "".join(parts)))
-    return made
-
-
-def asked(client: Client, headers: dict[str, str]) -> dict[str, str]:
+def asked(client: Client, token: str) -> dict[str, str]:
     """What every route answers that answers a read, by address."""
-    answers = {}
-    for name, path in addresses():
-        for query in ("", NARROWED, f"{NARROWED}&count=true"):
-            if name in ENDLESS | ELSEWHERE or (query and name not in NARROWING):
-                continue
-            response = client.get(path + query, headers=headers if path.startswith("/api/") else {})
-            assert response.status_code < 500, path + query
-            if response.status_code == 200:
-                body = b"".join(response) if response.streaming else response.content
-                answers[path + query] = body.decode()
-    return answers
+    found = reads.addresses(
+        "acme", ids_found(), case=Case.objects.latest("pk").number, entry=QueueEntry.objects.latest("pk").pk
+    )
+
+    def queries(name: str) -> tuple[str, ...]:
+        return ("", NARROWED, f"{NARROWED}&count=true") if name in NARROWING else ("",)
+
+    answers = reads.asked(client, token, found, queries=queries)
+    return {path: answer.text for path, answer in answers.items() if answer.status == 200}
 
 
 def told(answers: dict[str, str]) -> dict[str, list[int]]:
@@ -206,11 +174,10 @@ def test_no_answer_tells_what_the_other_reviewer_said(
     assert adas.get(new_case).status_code == 404
     assert adas.get(f"/t/acme/export/jobs/{job.pk}/file").status_code == 403
 
-    headers = {"Authorization": f"Bearer {text}"}
     with tenant_scope(tenant_id):
-        before = asked(adas, headers)
+        before = asked(adas, text)
         say(items, bob, Label.BAD_ARGS, arguments={"city": WORD})
-        after = asked(adas, headers)
+        after = asked(adas, text)
     assert len(before) > 150
     assert [path for path, said in [*before.items(), *after.items()] if WORD in said] == []
     counts, now = told(before), told(after)
