@@ -1,8 +1,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from quality.ingest.records import to_neutral
+from quality.ingest.formats import neutral
+from quality.ingest.jsontext import parse
+from quality.ingest.records import RecordError, to_neutral
 from tests.ingest.helpers import NEUTRAL, lines, refusals, turns
 
 FULL = {
@@ -163,3 +167,58 @@ def test_a_file_of_unknown_kind_is_told_what_can_be_read():
     (refused,) = refusals(b'{"spans": []}')
     assert refused.code == "unknown_format"
     assert "Neutral record" in refused.message
+
+
+FIELDS = [*FULL, "external_id", "turn", "messages", "system", "tools", "style_id", "outbound_message", "more"]
+VALUES = st.sampled_from(
+    [
+        *(
+            None,
+            "",
+            "a",
+            "a b",
+            "x" * 200,
+            "x" * 201,
+            "x" * 501,
+            "\u00e9",
+            "\0",
+            "\ud800",
+            "\\u0000",
+            "line\nbreak",
+            "engine",
+        ),
+        *(0, 7, -1, 1.0, 12.5, 32_767, 32_768, 10**40, True, False),
+        *(
+            "2026-05-12T08:30:00.000Z",
+            "2026-05-12T10:30:00+02:00",
+            "2026-05-12",
+            {},
+            {"error": "gone"},
+            [],
+            [{}],
+            ["a"],
+        ),
+    ]
+)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=6), st.booleans())
+def test_fields_that_are_read_at_once_are_those_read_one_by_one(fields, is_good):
+    root = parse(json.dumps({"tool_name": "t", **fields} if is_good else fields).encode())
+
+    def read(told):
+        try:
+            return neutral._turn(root, told(root))
+        except RecordError:
+            return "refused"
+
+    if neutral._told_at_once(root) is not None:
+        assert read(neutral._told_at_once) == read(neutral._told_by_field)
+
+
+def test_what_most_records_have_is_read_at_once():
+    assert neutral._told_at_once(parse(json.dumps(FULL).encode())) is not None
+    assert (
+        neutral._told_at_once(parse(json.dumps({**FULL, "conversation": "Straße", "result": "\n"}).encode()))
+        is not None
+    )

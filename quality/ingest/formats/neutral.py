@@ -118,7 +118,12 @@ def _turns(root: Node) -> list[TurnRecord]:
     record = root.value
     if not isinstance(record, dict):
         raise RecordError("not_an_object", "", "Expected a JSON object: one tool call.")
-    told = _told_at_once(root) or _told_by_field(root)
+    return [_turn(root, _told_at_once(root) or _told_by_field(root))]
+
+
+def _turn(root: Node, told: _Told) -> TurnRecord:
+    """The turn of a record, with its call; raises RecordError."""
+    record = root.value
     source, conversation, message = told.source or NAME, told.conversation or None, told.message or None
     if source in _RESERVED_SOURCES:
         raise RecordError("invalid_identifier", "source", f"The source {source!r} is reserved. Choose another name.")
@@ -161,25 +166,23 @@ def _turns(root: Node) -> list[TurnRecord]:
             turn = _told_turn_id(source, conversation, message)
         else:
             turn = anonymous_turn_id(source, external_id)
-    return [
-        TurnRecord(
-            external_id=turn,
-            source=source,
-            calls=(call,),
-            conversation=conversation,
-            contact=contact,
-            outbound_message=told.outbound_message or None,
-            started_at=started_at,
-            model=model,
-            provider=provider,
-            prompt_version=prompt_version,
-            style_id=told.style_id or None,
-            messages=_array(root, "messages") if told.messages else None,
-            system=_system(root) if told.system else None,
-            num_cycles=cycle + 1,
-            tools=tools,
-        )
-    ]
+    return TurnRecord(
+        external_id=turn,
+        source=source,
+        calls=(call,),
+        conversation=conversation,
+        contact=contact,
+        outbound_message=told.outbound_message or None,
+        started_at=started_at,
+        model=model,
+        provider=provider,
+        prompt_version=prompt_version,
+        style_id=told.style_id or None,
+        messages=_array(root, "messages") if told.messages else None,
+        system=_system(root) if told.system else None,
+        num_cycles=cycle + 1,
+        tools=tools,
+    )
 
 
 @lru_cache(maxsize=128)
@@ -202,7 +205,8 @@ def _told_by_field(root: Node) -> _Told:
     """The same, field by field; raises RecordError."""
     record = root.value
     source = _identifier(record, "source")
-    names = {field: _name(record, field) for field in _NAMES}
+    names: dict[str, Any] = {field: _name(record, field) for field in _NAMES}
+    judged: dict[str, Any] = {field: Raw(node.raw) for field in _JUDGED if (node := root.get(field))}
     if (tool_name := names.pop("tool_name")) is None:
         raise RecordError("missing_field", "tool_name", "A call needs the name of its tool.")
     return _Told(
@@ -215,7 +219,7 @@ def _told_by_field(root: Node) -> _Told:
         started_at=evidence.utc_from_text(record.get("started_at"), "started_at"),
         duration_ms=_duration(record.get("duration_ms")),
         **names,
-        **{field: Raw(node.raw) for field in _JUDGED if (node := root.get(field))},
+        **judged,
     )
 
 
