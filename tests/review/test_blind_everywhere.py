@@ -140,6 +140,7 @@ def told(answers: dict[str, str]) -> dict[str, list[int]]:
     return counts
 
 
+@pytest.mark.slow
 def test_no_answer_tells_what_the_other_reviewer_said(
     lead: Membership, ada: Membership, bob: User, items: list[ToolCall]
 ) -> None:
