@@ -3,6 +3,7 @@
 `seat_of` needs an open tenant scope; what it gives is good outside of it, for none is open while a model thinks.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -62,6 +63,7 @@ async def ask[T](
 ) -> T:
     """What `read` makes of the answer; it raises InvalidAnswer where it cannot use it, and then the model is told why
     and asked once more. `deadline` is monotonic, for both. Raises ModelError, and InvalidAnswer after the second."""
+    model = replace(model, timeout_s=deadline - time.monotonic())  # nobody waits at a screen
     shaped = replace(model, parameters={**model.parameters, "response_format": response_format})
     try:
         answer = await _said(shaped, messages, talk, deadline)
