@@ -1,14 +1,18 @@
 """Every page that the URL configuration knows, as a browser shows it: legible, named, and no wider than the window, in
 both themes and in each language. A page is loaded once and asked all of it: loading is what takes the time."""
 
+import io
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Page
+from django.core.management import call_command
+from playwright.sync_api import Page, expect
 
-from tenants.models import Membership
-from tests.browser.look import ASTRAY, BROKEN, LONGER
+from tenants import access
+from tenants.models import Membership, Role
+from tenants.scope import tenant_scope
+from tests.browser.look import ASTRAY, BROKEN, LONGER, OVER, serious
 from tests.pages.routes import pages
 from tests.pages.world import ARABIC, make_world
 
@@ -25,18 +29,7 @@ STATES = (
     "replays/trends/?case=REG-1234", "nothing/",
 )  # fmt: skip
 
-# What axe finds that keeps people from something. `rules` narrows it to what another theme can change.
-FOUND = """
-async (rules) => {
-  const some = rules ? { runOnly: rules } : {};
-  const { violations } = await axe.run(document, { resultTypes: ["violations"], ...some });
-  return violations
-    .filter((one) => ["serious", "critical"].includes(one.impact) || one.id === "heading-order")
-    .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
-}
-"""
 OPEN = "for (const fold of document.querySelectorAll('main details:not(.act, .confirm)')) fold.open = true"
-OVER = "document.documentElement.scrollWidth - innerWidth"
 
 
 @pytest.fixture
@@ -67,12 +60,8 @@ def test_every_page_is_legible_named_and_in_the_windows_width(desk, world, part)
         ada.expected = {404} if path.endswith("nothing/") else set()
         page = ada.open(path)
         page.evaluate(OPEN)
-        page.evaluate(AXE_SCRIPT)
-        page.emulate_media(color_scheme="light")
         page.set_viewport_size({"width": WIDTHS[0], "height": HEIGHT})
-        found = page.evaluate(FOUND)
-        page.emulate_media(color_scheme="dark")
-        found += [f"dark {fault}" for fault in page.evaluate(FOUND, ["color-contrast"])]
+        found = serious(page)
         found += [f"not set apart: {text}" for text in page.evaluate(ASTRAY)]
         page.evaluate(LONGER)
         found += too_wide(page)
@@ -95,3 +84,45 @@ def test_no_page_is_wider_than_the_window_in_any_language(desk, world, language)
             faults[path] = found
     assert faults == {}
     ada.check()
+
+
+def test_pages_of_who_is_not_signed_in(desk, world):
+    with tenant_scope(world.tenant_id):
+        _, secret = access.invite(role=Role.VIEWER, created_by=world.user)
+    link = io.StringIO()
+    call_command("signin_link", email=world.user.email, stdout=link)
+    visitor = desk()
+    for path in ("/signin/", f"/invitations/{secret}/", urlsplit(link.getvalue().split()[-1]).path):
+        page = visitor.open(path)
+        assert serious(page) == [], path
+        page.evaluate(LONGER)
+        assert list(too_wide(page)) == [], path
+    visitor.check()
+
+
+def test_what_opens_over_a_page_closes_by_escape_and_gives_the_focus_back(desk, world):
+    found = pages("acme", world.tenant_id)
+    ada = desk(world)
+    for name, opener, opened in (
+        ("schedule-detail", "details.confirm > summary", ".confirm-step"),
+        ("call-list", ".view-menu > summary", ".view-menu form"),
+        ("review", "[data-opens=keys]", "#keys"),
+        ("review", "[data-opens=guidelines]:not(#guidelines *)", "#guidelines"),
+    ):
+        page = ada.open(found[name])
+        button, sheet = page.locator(opener).first, page.locator(opened).first
+        button.focus()
+        ada.press("Enter")
+        expect(sheet).to_be_visible()
+        ada.press("Escape")
+        expect(sheet).to_be_hidden()
+        expect(button).to_be_focused()
+    ada.check()
+
+
+def test_a_case_is_read_from_the_side_that_its_words_begin_on(desk, world):
+    page = desk(world).open("/t/acme/cases/REG-1234/")
+    behavior = page.locator("#id_behavior")
+    assert behavior.input_value().startswith(ARABIC)
+    assert behavior.evaluate("one => getComputedStyle(one).unicodeBidi") == "plaintext"
+    assert page.locator("#e-step-0-tool").evaluate("one => getComputedStyle(one).unicodeBidi") != "plaintext"

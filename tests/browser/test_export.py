@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from quality.models import Export
 from tenants.scope import tenant_scope
-from tests.browser.test_look import FAINT
+from tests.browser.look import amiss
 from tests.bulk import labelled_calls
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -68,9 +68,7 @@ def test_an_export_that_waits_can_be_cancelled(desk, member, tenant):
     window.check()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390, 360])
-def test_the_pages_are_legible_and_fit(desk, member, tenant, scheme, width):
+def test_the_pages_are_legible_and_fit(desk, member, tenant):
     admin = member("admin")
     with tenant_scope(tenant):
         labelled_calls(3, admin.user)
@@ -81,12 +79,10 @@ def test_the_pages_are_legible_and_fit(desk, member, tenant, scheme, width):
             sha256="0" * 64,
             created_by=admin.user,
         )
-    window = desk(admin, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    window = desk(admin)
     for path in ("", "?what=feedback", "?what=cases", "?what=proposals", f"jobs/{done.pk}/"):
-        page = window.open(f"/t/acme/export/{path}")
-        assert page.evaluate(FAINT) == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-    window.open("/t/acme/export/")
+        assert amiss(window.open(f"/t/acme/export/{path}")) == [], path
+    page = window.open("/t/acme/export/")
     window.press("2")
     expect(page.get_by_role("heading", name="Feedback")).to_be_visible()
     window.press("f")

@@ -133,11 +133,13 @@ def _fixes(user: User, word: str) -> None:
     call = ToolCallFactory(turn=TurnFactory(style_id="plain"), args='{"city": "Rome"}')
     FeedbackFactory(call=call, reviewer=user, label="bad_args", faults=["arg:/city"])
     ProposalFactory(tool_name=call.tool_name, style_id="plain", title=f"{word}Say the unit", created_by=user)
-    case: Case = CaseFactory(number=1_234, call=call, tags=[f"{word}unit"], created_by=user)
+    case: Case = CaseFactory(
+        number=1_234, call=call, tags=[f"{word}unit"], behavior=f"{word}Says the unit.", created_by=user
+    )
     replay = make_replay(sides=("baseline", "candidate"), created_by=user, name=f"{word}Nightly")
     row = make_row(replay, case)
     for side in ("baseline", "candidate"):
-        samples_of(row, "pfp", side=side)
+        samples_of(row, "pfpide", side=side)
 
 
 def _import(user: User, word: str) -> None:
