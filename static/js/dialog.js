@@ -16,3 +16,20 @@ for (const dialog of document.querySelectorAll("dialog[open][data-modal]")) {
   dialog.close();
   dialog.showModal();
 }
+// What folds open over the page closes by Esc too, and so does what stands beside it; what opened it has the focus again.
+// In a field Esc leaves the field first (keys.js).
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || document.querySelector("dialog:modal")) return;
+  if (event.target.matches?.("input:not([type=checkbox], [type=radio], [type=file]), textarea, select")) return;
+  const inside = (open) => document.activeElement?.closest(open) ?? [...document.querySelectorAll(open)].at(-1);
+  const fold = inside("details:is(.act, .confirm, .view-menu)[open]");
+  const beside = fold ? null : inside(".beside:not([hidden])");
+  if (fold) {
+    fold.open = false;
+    fold.querySelector("summary").focus();
+  } else if (beside) {
+    beside.hidden = true;
+    document.querySelector(`[data-opens="${beside.id}"][data-beside]:not(#${beside.id} *)`)?.focus();
+  } else return;
+  event.preventDefault();
+});
