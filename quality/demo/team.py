@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from django.db.models import Count
+
 from quality.calls import CallFilter
 from quality.demo.generator import CHANGED_DAYS_AGO
 from quality.improve.coach import runs as coach
@@ -10,7 +12,7 @@ from quality.review import views
 from quality.review.queues import adding, adjudication, making
 from tenants.models import Membership, User
 
-ANSWERED, FRESH = 40, 25  # items of the queue for two: with an answer, and with none
+ANSWERED, FRESH = 50, 25  # items of the queue for two: with answers, the most first, and with none
 VIEWS = (("Failures", "error=yes"), ("Noticed by rules, unlabelled", "hint=any&label=none"))
 
 
@@ -43,8 +45,9 @@ def _second_opinion(admin: User, reviewers: Sequence[User]) -> None:
     named = tuple(reviewer.pk for reviewer in reviewers)
     said = making.QueueData(name="Second opinion", labels_needed=2, is_blind=True, reviewers=named)
     queue = making.keep_queue(said, actor=admin)
-    answered = Feedback.objects.exclude(call=None).order_by("-pk").values_list("call", flat=True)
-    items, _ = adding.items_of(list(dict.fromkeys(answered))[:ANSWERED])
+    answered = Feedback.objects.exclude(call=None).values("call").annotate(answers=Count("pk"))
+    most = answered.order_by("-answers", "-call")[:ANSWERED]
+    items, _ = adding.items_of([one["call"] for one in most])
     adding.add_items(queue, items, actor=admin)
     adding.add_matching(queue, CallFilter(labels=("none",)), admin, FRESH)
     adjudication.make(queue, actor=admin)
