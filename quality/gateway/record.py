@@ -33,6 +33,7 @@ from quality.ingest.records import (
 from quality.ingest.store import store
 from quality.models import GatewayHistory, ToolCall, Turn
 from quality.review.offered import OfferedTool, offered_tools
+from tenants import masks
 from tenants.scope import current_tenant_id
 
 SOURCE = "gateway"
@@ -397,6 +398,8 @@ def _remember(chat_: Chat, sha256: bytes, turn: TurnRecord, home: Home | None) -
     known_to = home.at if home and home.at is not None else -1
     if "assistant" in chat_.roles[known_to + 1 : chat_.start]:
         earlier = chat_.text(chat_.num_system, chat_.start)
+        if masker := masks.at_write():
+            earlier = masker.structure(earlier)
         Turn.objects.filter(pk=turn_id, history__isnull=True).update(history=earlier)
     row = GatewayHistory(
         sha256=sha256,

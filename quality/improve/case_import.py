@@ -78,6 +78,7 @@ class _Fault(ValueError):
 class _Incoming:
     """A case as a line says it, not stored yet."""
 
+    line: int
     case: Case
     digest: bytes
     merged_into: str | None
@@ -98,7 +99,12 @@ def import_cases(
     def keep(incoming: _Incoming, number: int) -> None:
         old, case = incoming.case.ref, incoming.case
         case.number, case.created_by = number, by
-        case_store.add(case, note="Imported.", by=by, token=token, action="imported", origin=incoming.digest)
+        try:
+            case_store.add(case, note="Imported.", by=by, token=token, action="imported", origin=incoming.digest)
+        except ValidationError as error:
+            message = " ".join(error.messages)
+            report.refuse(LineFault(line=incoming.line, path="", code="invalid", message=message))
+            return
         report.num_created += 1
         if case.ref != old:
             report.renumbered.append((old, case.ref))
@@ -173,7 +179,7 @@ def _read(lines: Iterable[bytes], report: ImportReport, *, require_trailer: bool
                     ended = True
                 else:
                     count += 1
-                    yield _incoming(node)
+                    yield _incoming(node, line)
             except JsonError as error:
                 count += 1
                 report.refuse(LineFault(line=line, path=error.path, code=error.code, message=error.message))
@@ -212,7 +218,7 @@ def _stop(line: int, path: str, code: str, message: str) -> NoReturn:
     raise ImportRefused(LineFault(line=line, path=path, code=code, message=message))
 
 
-def _incoming(node: Node) -> _Incoming:
+def _incoming(node: Node, line: int) -> _Incoming:
     """The case of one line; raises _Fault."""
     record = _Members(node, "")
     kind, version = record.take("recordType"), record.take("schemaVersion")
@@ -253,6 +259,7 @@ def _incoming(node: Node) -> _Incoming:
         members.finish()
     merged_into = node.members["context"].value.get("mergedInto")
     return _Incoming(
+        line=line,
         case=case,
         digest=hashlib.sha256(record_of(case).encode()).digest(),
         merged_into=merged_into if isinstance(merged_into, str) else None,

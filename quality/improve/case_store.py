@@ -19,7 +19,9 @@ from quality.cases.values import key_of, read_exact
 from quality.improve.case_record import record_of
 from quality.ingest.jsontext import MAX_BYTES, JsonError, parse, storable
 from quality.models import Case, CaseVersion
-from tenants import audit
+from quality.privacy import rows
+from tenants import audit, masks
+from tenants.masking.reading import Reading
 from tenants.models import ApiToken, User
 from tenants.scope import current_tenant_id
 
@@ -82,6 +84,7 @@ def next_number() -> int:
 
 def add(case: Case, *, note: str, by: User, token: ApiToken | None, action: str, origin: bytes | None = None) -> Case:
     """Store a new case with its first version here."""
+    _mask(case)
     case.same_sha256 = same_sha256(case)
     case.save(force_insert=True)
     _write(case, note=note, by=by, token=token, action=action, origin=origin)
@@ -95,9 +98,19 @@ def change(case: Case, *, note: str, by: User, token: ApiToken | None, action: s
         setattr(case, name, value)
     case.version += 1
     case.updated_at = timezone.now()
-    case.save(update_fields=[*columns, "version", "updated_at"])
+    case.save(update_fields=[*{*columns, *_mask(case)}, "version", "updated_at"])
     _write(case, note=note, by=by, token=token, action=action, before=before, changed=sorted(columns))
     return case
+
+
+def _mask(case: Case) -> list[str]:
+    """Mask what the tenant keeps nothing raw of; the names of the columns that changed. Raises ValidationError for an
+    expectation that says nothing without what is masked."""
+    masker = masks.at_write()
+    changed = rows.mask(case, Reading(masker)) if masker else []
+    if "expectation" in changed and schema.check(case.expectation):
+        refuse("expectation", "masked", _("It expects a value that is masked here: expect it in another way."))
+    return changed
 
 
 def locked(number: int) -> Case:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django.conf import settings
@@ -31,7 +31,7 @@ from quality.ingest.store import BatchReport, Prepared, Storing, batches, prepar
 from quality.ingest.tables import Raced
 from quality.ingest.traces import AUTO
 from quality.models import Import, ImportIssue, ImportState
-from tenants import audit
+from tenants import audit, masks
 from tenants.models import Tenant, User
 from tenants.scope import tenant_scope
 
@@ -238,6 +238,8 @@ class _Run:
         self._saved_at = time.monotonic()
         self._pending: _Pending | None = None
         self._all_new = True  # nothing of the last batch was stored before
+        with tenant_scope(tenant):
+            self._masker = masks.at_write()
 
     def read(self, path: Path) -> None:
         """Raises LeaseLost."""
@@ -268,7 +270,7 @@ class _Run:
                     bytes_read=traces.bytes_read,
                     recognised=traces.format.NAME if traces.format and is_one else "",
                 )
-                prepared = prepare(good, import_id=self._job.pk) if self._all_new else None
+                prepared = prepare(good, import_id=self._job.pk, masker=self._masker) if self._all_new else None
                 self._settle()
                 if prepared and self._all_new:
                     self._begin(batch, prepared)
@@ -309,6 +311,7 @@ class _Run:
     def _store_now(self, batch: "_Batch") -> None:
         """Store a batch of which something may be stored; raises LeaseLost."""
         with tenant_scope(self._tenant):
+            self._masker = masks.at_write()
             report = store(batch.good, tenant=self._tenant, import_id=self._job.pk)
             self._record(batch, report)
         self._all_new = report.is_new
@@ -338,7 +341,7 @@ class _Run:
         self._job.num_accepted += accepted
         self._job.num_unchanged += unchanged
         self._job.num_rejected += len(rejected)
-        kept = rejected[: max(0, MAX_STORED_ISSUES - self._num_issues)]
+        kept = [self._spared(issue) for issue in rejected[: max(0, MAX_STORED_ISSUES - self._num_issues)]]
         self._num_issues += len(kept)
         ImportIssue.objects.bulk_create(
             ImportIssue(
@@ -352,10 +355,17 @@ class _Run:
             for issue in kept
         )
 
+    def _spared(self, issue: ItemError) -> ItemError:
+        """What refuses an item quotes it."""
+        if self._masker is None:
+            return issue
+        path, message = self._masker.prose(issue.path), self._masker.sentence(issue.message)
+        return replace(issue, path=path, message=message)
+
     def _finish(self, failure: str) -> None:
         """Close the job. A failure says what of the file was not read; what was read is stored. The format, if it is
         one, is told only now: an attempt that follows has to recognise anew, for a file may hold several."""
-        self._job.failure = failure
+        self._job.failure = self._masker.sentence(failure) if self._masker else failure
         self._job.format = self._recognised or self._job.format
         with tenant_scope(self._tenant):
             self._save(

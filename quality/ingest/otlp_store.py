@@ -8,7 +8,9 @@ Rows stay, and so do the labels on them.
 
 import datetime as dt
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from django.conf import settings
 from django.db import connection, models
@@ -17,11 +19,16 @@ from django.utils import timezone
 
 from quality import tasks
 from quality.ingest import otlp, tables
+from quality.ingest.jsontext import JsonError
 from quality.ingest.otlp_keeping import Arrival, keep
 from quality.ingest.otlp_turns import load, understand, write
+from quality.ingest.records import RecordError
 from quality.ingest.spans import Span
 from quality.models import OtlpTrace
+from quality.privacy.incoming import masked_span
 from quality.review import hinting
+from tenants import masks
+from tenants.masking.reading import Reading
 from tenants.models import Tenant
 from tenants.scope import tenant_scope
 
@@ -36,7 +43,11 @@ def receive(spans: Sequence[otlp.KeptSpan], *, tenant: Tenant | int) -> Arrival:
     """Keep spans, read the small traces among theirs, and leave the large ones to a worker."""
     if not spans:
         return Arrival([], [])
+    spans, refused = _masked(spans, tenant)
     arrival = keep(spans, tenant=tenant)
+    if refused:
+        refusal = arrival.refusal or refused[0]
+        arrival = replace(arrival, num_rejected=arrival.num_rejected + len(refused), refusal=refusal)
     tenant_id = tenant if isinstance(tenant, int) else tenant.pk
     if arrival.small:
         try:
@@ -48,6 +59,27 @@ def receive(spans: Sequence[otlp.KeptSpan], *, tenant: Tenant | int) -> Arrival:
     return arrival
 
 
+def _masked(spans: Sequence[otlp.KeptSpan], tenant: Tenant | int) -> tuple[Sequence[otlp.KeptSpan], list[str]]:
+    """The spans as they may be kept, and why those that cannot are not."""
+    if isinstance(tenant, Tenant) and not tenant.masks_stamp:
+        return spans, []
+    with tenant_scope(tenant):
+        masker = masks.at_write()
+    if masker is None:
+        return spans, []
+    readings: dict[str, Reading] = defaultdict(lambda: Reading(masker))  # of traces, whose spans quote each other
+    refused = list[str]()
+    for _ in range(2):  # what a span masks for its place may stand in those before it
+        masked = list[otlp.KeptSpan]()
+        for kept in spans:
+            try:
+                masked.append(masked_span(kept, readings[kept.span.trace]))
+            except (RecordError, JsonError) as error:
+                refused.append(masker.sentence(error.message))
+        spans = masked
+    return spans, refused
+
+
 def read(trace_ids: Sequence[int], *, tenant: Tenant | int, parsed: Mapping[str, Span] = {}) -> None:
     """Make the turns of these traces what their spans say by now. A trace that cannot be read says why in its row.
     `parsed` has spans that are at hand, by their text."""
@@ -57,7 +89,8 @@ def read(trace_ids: Sequence[int], *, tenant: Tenant | int, parsed: Mapping[str,
     if done:
         with tenant_scope(tenant):
             tables.begin_batch(sum(len(read.spans) for read in done))
-            write(done)
+            masker = masks.at_write()  # spans may have been kept before a rule was
+            write([read.masked(masker) for read in done] if masker else done)
             hinting.wake(tenant)
 
 

@@ -7,7 +7,7 @@ add what they tell of each call for itself.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import connection
 from django.utils import timezone
@@ -33,6 +33,8 @@ from quality.ingest.span_records import Reading, read_trace, records_of_trace, t
 from quality.ingest.spans import Span
 from quality.ingest.store import MAX_CALLS_OF_TURN, store
 from quality.ingest.tables import Key
+from quality.privacy.incoming import masked_turn
+from tenants.masking.masker import Masker
 from tenants.scope import current_tenant_id
 
 
@@ -50,6 +52,11 @@ class Read:
     @property
     def source(self) -> str:
         return self.reading.turn.source if self.reading.turn else ""
+
+    def masked(self, masker: Masker) -> "Read":
+        """The same with what may not be stored masked."""
+        turn = self.reading.turn and masked_turn(self.reading.turn, masker)
+        return replace(self, reading=replace(self.reading, turn=turn), failure=masker.sentence(self.failure))
 
 
 def load(trace_ids: Sequence[int]) -> list[tuple[tuple[int, int, str], list[str]]]:

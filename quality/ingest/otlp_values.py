@@ -35,6 +35,20 @@ def any_value(value: Any, path: str) -> Any:
     return _Decoder().value(value, path, MAX_DEPTH)
 
 
+def as_any_value(value: Any) -> dict[str, Any]:
+    """The AnyValue, in JSON form, that `any_value` reads as this."""
+    match value:
+        case list():
+            return {"arrayValue": {"values": [as_any_value(each) for each in value]}}
+        case dict():
+            pairs = [{"key": key, "value": as_any_value(held)} for key, held in value.items()]
+            return {"kvlistValue": {"values": pairs}}
+        case int() if not isinstance(value, bool):
+            return {"intValue": str(value)}
+    kinds = {bool: "boolValue", float: "doubleValue", str: "stringValue"}
+    return {} if value is None else {kinds[type(value)]: value}
+
+
 class _Decoder:
     def __init__(self) -> None:
         self._left = MAX_VALUES

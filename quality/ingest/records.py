@@ -6,7 +6,8 @@ record too: reviewers label the call that is missing in it. Fields named `args`,
 
 Both merge: a later import may bring a call's result, or more of a turn. `merge_turns` and `merge_calls` give the same
 value for any order and repetition of their inputs, so importing is idempotent and needs no order. Nothing that is
-known is ever lost to a record that does not tell it.
+known is ever lost to a record that does not tell it. A value of which one of the two has a part masked is one value:
+rules of masking may have come, or gone, between two records of it.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from typing import Any
 import msgspec
 
 from quality.ingest.wording import ONE_OF_TWO, call_name, quoted, turn_name
+from tenants.masking.marks import more_masked
 
 CONFLICT = "conflict"
 _as_json = msgspec.json.Encoder().encode
@@ -176,7 +178,9 @@ def merge_calls(one: CallRecord, other: CallRecord) -> CallRecord:
         if known == told or _is_unknown(name, told):
             continue
         if not _is_unknown(name, known):
-            raise Conflict(name, f"{call_name(one)} was stored before with another {name}. {ONE_OF_TWO}")
+            told = more_masked(known, told) if isinstance(known, str) else None
+            if told is None:
+                raise Conflict(name, f"{call_name(one)} was stored before with another {name}. {ONE_OF_TWO}")
         values[name] = told
     return _with(one, values, {*one.warnings, *other.warnings}, _toolset(one.tools, other.tools))
 
@@ -228,7 +232,7 @@ def merge_turns(one: TurnRecord, other: TurnRecord) -> TurnRecord:
         return one
     if one.messages != other.messages and one.messages and other.messages:
         first, second = (json.loads(text)[:1] for text in (one.messages, other.messages))
-        if first != second:
+        if first != second and more_masked(_as_json(first).decode(), _as_json(second).decode()) is None:
             both = f"another first message: {quoted(one.messages) or 'none'}, now {quoted(other.messages) or 'none'}"
             raise Conflict("messages", f"{turn_name(one)} was stored before with {both}. {ONE_OF_TWO}")
     sums: dict[str, Any] = {}
@@ -276,7 +280,11 @@ def _earlier(one: Any, other: Any) -> Any:
 
 
 def _longer(one: str | None, other: str | None) -> str | None:
-    return max((text for text in (one, other) if text is not None), key=lambda text: (len(text), text), default=None)
+    if one is None or other is None:
+        return other if one is None else one
+    if "{masked:" in one or "{masked:" in other:  # marks have lengths of their own
+        return more_masked(one, other) or max(one, other, key=lambda text: (len(json.loads(text)), len(text), text))
+    return max(one, other, key=lambda text: (len(text), text))
 
 
 def _all_warnings(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:

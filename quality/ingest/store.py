@@ -31,8 +31,10 @@ from quality.ingest.records import (
 )
 from quality.ingest.tables import Insertion, Key, Line, Raced, StoredCall, StoredTurn
 from quality.ingest.wording import ONE_OF_TWO, PLACE_IS_LABELLED, call_name
+from quality.privacy.incoming import masked_batch
 from quality.review import hinting
-from tenants import audit
+from tenants import audit, masks
+from tenants.masking.masker import Masker
 from tenants.models import ApiToken, Tenant, User
 from tenants.scope import tenant_scope
 
@@ -75,7 +77,8 @@ def store(
         try:
             with tenant_scope(tenant):
                 tables.begin_batch(len(batch))
-                plan = _Plan(batch, correction, _look_up(batch))
+                kept = masked_batch(batch, masks.at_write())
+                plan = _Plan(kept, correction, _look_up(kept))
                 plan.write(plan.rows(import_id))
                 if plan.report.accepted:
                     hinting.wake(tenant)
@@ -92,12 +95,14 @@ class Prepared(NamedTuple):
     batch: Sequence[Parsed]
     plan: "_Plan"
     rows: "_Rows"
+    masker: Masker | None
 
 
-def prepare(batch: Sequence[Parsed], *, import_id: int | None = None) -> Prepared:
-    """Plan a batch as if nothing of it were stored."""
-    plan = _Plan(batch, None, _Stored())
-    return Prepared(batch, plan, plan.rows(import_id))
+def prepare(batch: Sequence[Parsed], *, import_id: int | None = None, masker: Masker | None = None) -> Prepared:
+    """Plan a batch as if nothing of it were stored. `masker` is what `masks.at_write` last gave."""
+    kept = masked_batch(batch, masker)
+    plan = _Plan(kept, None, _Stored())
+    return Prepared(kept, plan, plan.rows(import_id), masker)
 
 
 class Storing:
@@ -106,8 +111,10 @@ class Storing:
     asked of the connection before."""
 
     def __init__(self, prepared: Prepared, *, tenant: Tenant | int) -> None:
-        """Raises Raced, as `finish` does."""
+        """Raises Raced, as `finish` does; also if rules of masking have changed since it was prepared."""
         tables.begin_batch(len(prepared.batch))
+        if masks.at_write() is not prepared.masker:
+            raise Raced
         self._tenant = tenant
         self._report = prepared.plan.report
         rows = prepared.rows
@@ -128,7 +135,8 @@ class Storing:
 
 def foresee(batch: Sequence[Parsed]) -> BatchReport:
     """What would become of a batch by what is stored now, in the open scope; nothing is written."""
-    return _Plan(batch, None, _look_up(batch)).report
+    kept = masked_batch(batch, masks.at_write())
+    return _Plan(kept, None, _look_up(kept)).report
 
 
 def batches(
