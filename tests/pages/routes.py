@@ -58,7 +58,7 @@ def answers_reads(view: Callable[..., Any] | None) -> bool:
 
 
 def pages(slug: str, tenant_id: int) -> dict[str, str]:
-    """Name and path of each page for who is signed in. A page whose row is not there is at fault: KeyError."""
+    """Name and path of each page for who is signed in. Raises LookupError for one whose row is not known."""
     with tenant_scope(tenant_id):
         ids = _ids()
     found: dict[str, str] = {}
@@ -76,7 +76,13 @@ def _kwargs(route: str, slug: str, ids: dict[str, dict[str, int]]) -> dict[str, 
     """Values of what a route has in brackets: those of the longest beginning of it that is known."""
     after = route.removeprefix("t/<slug:slug>/")
     known = next((ids[start] for start in sorted(ids, key=len, reverse=True) if after.startswith(start)), {})
-    return {name: slug if name == "slug" else known[name] for name in re.findall(r"<\w+:(\w+)>", route)}
+    wanted = [name for name in re.findall(r"<\w+:(\w+)>", route) if name != "slug"]
+    if unknown := set(wanted) - set(known):
+        raise LookupError(
+            f"{route}: which {', '.join(sorted(unknown))}? Make a row in tests.pages.world, and name it here."
+        )
+    given = {name: known[name] for name in wanted}
+    return {**given, "slug": slug} if "<slug:slug>" in route else given
 
 
 def _ids() -> dict[str, dict[str, int]]:
