@@ -94,7 +94,9 @@ def test_a_look_at_all_calls_goes_by_the_index(tenant: Tenant, crowded: User, mo
         action = preview.make(kind="label", by=crowded, wanted=CallFilter())
         with CaptureQueriesContext(connection) as seen:
             assert scope.look(action).count == NUMBER - NUMBER // 40
-        (look,) = [query["sql"] for query in seen.captured_queries if query["sql"].startswith('SELECT "agent_tool_calls"')]
+        (look,) = [
+            query["sql"] for query in seen.captured_queries if query["sql"].startswith('SELECT "agent_tool_calls"')
+        ]
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off")
             cursor.execute(f"EXPLAIN {look}")
