@@ -355,7 +355,8 @@ def _definition(node: Node) -> str | None:
     members = [f'"name":{node.members["name"].text}']
     if (description := node.get("description")) is not None:
         members.append(f'"description":{description.text}')
-    if (schema := node.get("parameters") or node.get("input_schema")) is not None:
+    schemas = (node.get(key) for key in ("parameters", "input_schema", "inputSchema"))
+    if (schema := next((schema for schema in schemas if schema is not None), None)) is not None:
         members.append(f'"parameters":{schema.text}')
     return f'{{"type":"function","function":{{{",".join(members)}}}}}'
 

@@ -23,6 +23,8 @@ LLM = {
     f"{ASKED}function.arguments": '{"n": "7"}',
 }
 
+VERCEL = {"ai.operationId": "ai.generateText.doGenerate"}
+
 
 def span(number: int, kind: str, attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
     """As Phoenix lists it."""
@@ -163,6 +165,59 @@ def test_tools_that_were_offered_are_kept():
     schema = '{"type": "function", "function": {"name": "get_order", "parameters": {"type": "object"}}}'
     found = call(span(1, "LLM", LLM | {"llm.tools.0.tool.json_schema": schema}), span(2, "TOOL", TOOL))
     assert found.tools == f"[{schema}]"
+
+
+def test_what_the_ai_sdk_tells_in_attributes_of_its_own_is_read():
+    schema = {"type": "object", "properties": {"n": {"type": "string"}}}
+    offered = {"type": "function", "name": "get_order", "description": "One order", "inputSchema": schema}
+    tools = VERCEL | {"ai.prompt.tools": [json.dumps(offered)]}
+    given = {
+        "llm.input_messages.2.message.role": "assistant",
+        "llm.input_messages.2.message.tool_calls.0.tool_call.id": "call_1",
+        "llm.input_messages.2.message.tool_calls.0.tool_call.function.name": "get_order",
+        "llm.input_messages.3.message.role": "tool",
+        "llm.input_messages.3.message.tool_call_id": "call_1",
+        "llm.input_messages.3.message.content": '{"type":"json","value":{"status":"sent"}}',
+        "output.value": "It is sent.",
+        "output.mime_type": "text/plain",
+    }
+    last = {key: value for key, value in LLM.items() if not key.startswith("llm.output_messages")} | given | tools
+    first = LLM | tools | {"output.value": "Looking.", "output.mime_type": "text/plain"}
+    (turn,) = turns(page(span(1, "LLM", first), span(2, "TOOL", TOOL), span(3, "LLM", last)))
+    told = json.loads(turn.messages or "")
+    assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant"]
+    assert (told[2]["content"], told[3]["content"]) == ('{"status":"sent"}', "It is sent.")
+    assert json.loads(turn.calls[0].tools or "") == [
+        {"type": "function", "function": {"name": "get_order", "description": "One order", "parameters": schema}}
+    ]
+    (turn,) = turns(page(span(1, "LLM", first)))
+    assert json.loads(turn.messages or "")[1]["content"] == "Looking."
+
+
+@pytest.mark.parametrize(
+    ("content", "bare"),
+    [
+        ('{"type":"error-text","value":"no such order"}', "no such order"),
+        ('{"type":"parcel","value":1}', '{"type":"parcel","value":1}'),
+        ('{"type":["json"],"value":1}', '{"type":["json"],"value":1}'),
+        ('{"type":"json"', '{"type":"json"'),
+    ],
+)
+def test_only_the_wrapper_of_the_ai_sdk_is_taken_off_results(content: str, bare: str):
+    answer = {"role": "tool", "tool_call_id": "call_1", "content": content}
+    asked = {
+        key.replace("output", "input").replace("0", "2", 1): value for key, value in LLM.items() if "output" in key
+    }
+    last = LLM | VERCEL | asked | {f"llm.input_messages.3.message.{key}": value for key, value in answer.items()}
+    (turn,) = turns(page(span(1, "LLM", LLM), span(2, "LLM", last)))
+    assert json.loads(turn.messages or "")[2]["content"] == bare
+
+
+def test_a_result_that_looks_like_the_wrapper_stays_with_all_others():
+    answer = {"role": "tool", "tool_call_id": "call_1", "content": '{"type":"json","value":1}'}
+    last = {f"llm.input_messages.2.message.{key}": value for key, value in answer.items()}
+    (turn,) = turns(page(span(1, "LLM", LLM), span(2, "LLM", LLM | last)))
+    assert turn.calls[0].result == answer["content"]
 
 
 def test_a_name_with_thousands_of_steps_costs_nothing():

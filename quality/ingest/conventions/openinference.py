@@ -1,12 +1,16 @@
-"""OpenInference's attributes, as Phoenix and its instrumentations write them: flat (`tool.name`), or nested."""
+"""OpenInference's attributes, as Phoenix and its instrumentations write them: flat (`tool.name`), or nested.
+
+The processor for Vercel's AI SDK leaves some things to the SDK's own attributes (`ai.*`), which are read where
+OpenInference's say nothing.
+"""
 
 import re
 from typing import Any
 
 from quality.ingest import evidence, messages
 from quality.ingest.carriers import RawSpan
-from quality.ingest.jsontext import Node
-from quality.ingest.payloads import decoded, node_of, read_args, read_result
+from quality.ingest.jsontext import Node, dump
+from quality.ingest.payloads import decoded, inside, node_of, read_args, read_result
 from quality.ingest.spans import Model, Span, Tool
 
 SOURCE = "openinference"
@@ -14,6 +18,10 @@ SOURCE = "openinference"
 _KIND = "openinference.span.kind"
 _MAX_LEVELS = 12  # of a flat name; `llm.output_messages.0.message.tool_calls.0.tool_call.function.name` has 9
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_SAID = "llm.output_messages.0.message.content"
+_VERCEL = "ai.operationId"  # all spans of the SDK have it
+_VERCEL_TOOLS = "ai.prompt.tools"
+_VERCEL_OUTPUTS = ("text", "json", "content", "error-text", "error-json")
 
 
 def owns(key: str) -> bool:
@@ -89,9 +97,17 @@ def _model(raw: RawSpan, attributes: dict[str, Any]) -> Model:
         provider=provider.lower() if provider else None,
         tools=_tools(attributes),
         **messages.exchange(
-            _messages(attributes, "llm.input_messages."), _messages(attributes, "llm.output_messages.")
+            _messages(attributes, "llm.input_messages."), _messages(_with_text(attributes), "llm.output_messages.")
         ),
     )
+
+
+def _with_text(attributes: dict[str, Any]) -> dict[str, Any]:
+    """With the text of the reply where it is told as the span's output alone, and in no message."""
+    said = attributes.get("output.value")
+    is_text = attributes.get("output.mime_type") == "text/plain" and isinstance(said, str) and said
+    is_missing = not any(key.startswith(_SAID) for key in attributes)
+    return attributes | {_SAID: said} if is_text and is_missing else attributes
 
 
 def _tree(attributes: dict[str, Any], prefix: str) -> Any:
@@ -125,7 +141,10 @@ def _messages(attributes: dict[str, Any], prefix: str) -> list[messages.Message]
         message = element.get("message") if isinstance(element, dict) else None
         if isinstance(message, dict):
             role = "user" if "input" in prefix else "assistant"
-            found += messages.read(node_of(_in_openai_form(message, role)), role)
+            form = _in_openai_form(message, role)
+            if _VERCEL in attributes and form["role"] == "tool":
+                form["content"] = _bare(form["content"])
+            found += messages.read(node_of(form), role)
     return found
 
 
@@ -154,6 +173,16 @@ def _in_openai_form(message: dict[str, Any], role: str) -> dict[str, Any]:
     return form
 
 
+def _bare(content: Any) -> Any:
+    """What a tool said, without the SDK's wrapper around it: `{"type": "json", "value": …}`, in text."""
+    node = inside(content) if isinstance(content, str) and content.startswith('{"type":') else None
+    wrapped = node.value if node else None
+    if not isinstance(wrapped, dict) or "value" not in wrapped or wrapped["type"] not in _VERCEL_OUTPUTS:
+        return content
+    value = wrapped["value"]
+    return value if isinstance(value, str) else dump(value)
+
+
 def _elements(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
@@ -173,9 +202,6 @@ def _call(held: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tools(attributes: dict[str, Any]) -> str | None:
-    tree = _tree(attributes, "llm.tools.")
-    schemas = []
-    for each in _elements(tree):
-        tool = each.get("tool")
-        schemas.append(tool.get("json_schema") if isinstance(tool, dict) else None)
-    return messages.offered(node_of([schema for schema in schemas if schema is not None])) if schemas else None
+    tools = [each.get("tool") for each in _elements(_tree(attributes, "llm.tools."))]
+    schemas = [schema for tool in tools if isinstance(tool, dict) and (schema := tool.get("json_schema")) is not None]
+    return messages.offered(node_of(schemas or attributes.get(_VERCEL_TOOLS)))
