@@ -34,10 +34,12 @@ from quality.export_sql import (
     call_stamp,
     label_seen_by,
 )
+from quality.privacy.exported import masked_cells, masked_record
 from quality.review import blind
 from quality.review.queues import waiting
-from tenants import audit
-from tenants.models import ApiToken, Membership, Role, User
+from tenants import audit, masks
+from tenants.masking.masker import Masker
+from tenants.models import ApiToken, Membership, Role, Tenant, User
 from tenants.scope import current_tenant_id, tenant_scope
 
 MEDIA_TYPE = "application/x-ndjson"
@@ -150,10 +152,11 @@ class Reader:
 
 @dataclass(slots=True)
 class Written:
-    """How far an export is. `complete`: all of it was given out."""
+    """How far an export is. `complete`: all of it was given out. `masks`: names of the rules that it went through."""
 
     num: int = 0
     complete: bool = False
+    masks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +172,15 @@ def as_seen(order: Order, user: User) -> Order:
     if isinstance(order.wanted, CallFilter):
         order = replace(order, wanted=blind.seen_by(order.wanted, user))
     return replace(order, viewer=waiting.viewer_of(user))
+
+
+def masker_of(reader: Reader) -> Masker | None:
+    """What an export goes through that is made for this reader now, in the open scope."""
+    tenant = Tenant.objects.get(pk=current_tenant_id())
+    if not tenant.masks_stamp:
+        return None
+    membership = Membership.objects.filter(user=reader.actor).first()
+    return masks.for_export(tenant, Role(membership.role) if membership else None)
 
 
 def audited(order: Order, reader: Reader, *, action: str = "", **detail: Any) -> None:
@@ -198,21 +210,23 @@ def lines(
     written = written or Written()
     with tenant_scope(tenant_id):
         order = as_seen(order, reader.actor)
+        masker = masker_of(reader)
+        written.masks = masker.names if masker else ()
         if tagged:
             with connection.chunked_cursor() as cursor:
-                tag = _begin_tagged(cursor, order)
+                tag = _begin_tagged(cursor, order, masker)
                 yield tag
                 if tag:
-                    yield from _pieces(cursor, order, reader, written)
+                    yield from _pieces(cursor, order, reader, masker, written)
                     return
         with connection.chunked_cursor() as cursor:
             query = _query(order, "record")
             cursor.execute(query.sql, query.params)
-            yield from _pieces(cursor, order, reader, written)
+            yield from _pieces(cursor, order, reader, masker, written)
 
 
-def _pieces(cursor: CursorWrapper, order: Order, reader: Reader, written: Written) -> Lines:
-    limit, write = order.part.limit, _writer(order)
+def _pieces(cursor: CursorWrapper, order: Order, reader: Reader, masker: Masker | None, written: Written) -> Lines:
+    limit, write = order.part.limit, _writer(order, masker)
     digest, last, more = hashlib.sha256(), None, False
     checked_at, size = time.monotonic(), 10
     if order.as_csv:
@@ -242,8 +256,13 @@ def _pieces(cursor: CursorWrapper, order: Order, reader: Reader, written: Writte
     yield json.dumps(trailer, separators=(",", ":")).encode() + b"\n"
 
 
-def _writer(order: Order) -> Callable[[Any], str]:
-    return sheet_row if order.as_csv else one_line
+def _writer(order: Order, masker: Masker | None) -> Callable[[Any], str]:
+    if masker is None:
+        return sheet_row if order.as_csv else one_line
+    if order.as_csv:
+        names = list(FEEDBACK_CELLS)
+        return lambda cells: sheet_row(masked_cells(names, cells, masker))
+    return lambda record: one_line(masked_record(record, kind=order.kind, masker=masker))
 
 
 def count(order: Order, *, cap: int) -> int:
@@ -257,13 +276,13 @@ def count(order: Order, *, cap: int) -> int:
     return int(number)
 
 
-def example(order: Order) -> str | None:
+def example(order: Order, reader: Reader) -> str | None:
     """The first line that an export would have, without its end. In the open scope."""
     query = _query(replace(order, part=Part(limit=1)), "record")
     with connection.cursor() as cursor:
         cursor.execute(query.sql, query.params)
         row = cursor.fetchone()
-    return None if row is None else _writer(order)(row[2]).rstrip("\r\n")
+    return None if row is None else _writer(order, masker_of(reader))(row[2]).rstrip("\r\n")
 
 
 _TABLES: dict[str, Table] = {"feedback": FEEDBACK, "cases": CASES, "proposals": PROPOSALS}
@@ -324,12 +343,12 @@ def _positional(sql: str, named: Mapping[str, Any]) -> _Query:
     return _Query(sql="".join(pieces), params=params)
 
 
-def _begin_tagged(cursor: CursorWrapper, order: Order) -> bytes:
+def _begin_tagged(cursor: CursorWrapper, order: Order, masker: Masker | None) -> bytes:
     """Begin the export in `cursor`, and give the entity tag of what the cursor holds; empty (and nothing begun) if the
     tag takes longer than TAG_LIMIT_S.
 
-    Why it is strong. The bytes of an export follow from three things: how it is written (the text of the SQL and this
-    format's version), what was asked (the parameters), and the rows, each of whose stamps is another one whenever its
+    Why it is strong. The bytes of an export follow from three things: how it is written (the text of the SQL, this
+    format's version, the rules of masking), what was asked (the parameters), and the rows, each of whose stamps is another one whenever its
     record is; order and number of rows follow from the rows. All of them are hashed. Tag and rows come from one
     statement and so from one snapshot: a row that comes and goes between two statements could else leave a client
     with the tag of what it never got. The rows' hashes are added up, 128 bits wide, so that nothing need be sorted or
@@ -357,5 +376,6 @@ def _begin_tagged(cursor: CursorWrapper, order: Order) -> bytes:
         if isinstance(error.__cause__, QueryCanceled):
             return b""
         raise
-    written = json.dumps([SCHEMA_VERSION, records.sql, records.params, rows], default=str)
+    parts = [SCHEMA_VERSION, records.sql, records.params, rows, *([masker.sha256] if masker else [])]
+    written = json.dumps(parts, default=str)
     return f'"{hashlib.sha256(written.encode()).hexdigest()[:40]}"'.encode()

@@ -126,6 +126,7 @@ def manifest(job: Export) -> dict[str, Any]:
         "rows": job.num_written,
         "bytes": job.num_bytes,
         "sha256": job.sha256,
+        "masks": job.masks,
         "orderedBy": job.created_by.email,
         "orderedAt": job.created_at,
         "madeAt": job.finished_at,
@@ -241,7 +242,13 @@ class _Run:
     def _finish(self, sha256: str) -> None:
         now = timezone.now()
         self._save(
-            state=ExportState.DONE, sha256=sha256, finished_at=now, expires_at=now + LIFE, lease_until=None, failure=""
+            state=ExportState.DONE,
+            sha256=sha256,
+            masks=list(self._written.masks),
+            finished_at=now,
+            expires_at=now + LIFE,
+            lease_until=None,
+            failure="",
         )
 
     def _fail(self, failure: str) -> None:

@@ -1,5 +1,6 @@
 """Exports that are made in the background: the job, its progress, and the file."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
@@ -29,6 +30,7 @@ class Export(TenantModel):
     num_written = models.PositiveBigIntegerField(default=0)
     num_bytes = models.PositiveBigIntegerField(default=0)
     sha256 = models.CharField(max_length=64, blank=True, help_text="Of the whole file, trailer included.")
+    masks = ArrayField(models.TextField(), default=list, help_text="Names of the rules of masking it went through.")
     schema_version = models.PositiveSmallIntegerField(default=1)
     stored_as = models.TextField(blank=True, help_text="Name under STATE_DIR/exports; emptied when the file is gone.")
     expires_at = models.DateTimeField(null=True)

@@ -76,7 +76,7 @@ def export_page(request: TenantRequest) -> HttpResponse:
     if form.is_valid():
         order = export.as_seen(Order(wanted=form.wanted), request.user)
         count = export.count(order, cap=settings.EXPORT_JOB_ROWS)
-        line = export.example(order)
+        line = export.example(order, Reader(actor=request.user))
         context |= {
             "count": count,
             "is_large": count > settings.EXPORT_JOB_ROWS,

@@ -68,7 +68,10 @@ class Masker:
     """Rules, ready for use. Falsy where there are none."""
 
     def __init__(self, rules: Iterable[Rule], salt: bytes) -> None:
+        rules = tuple(rules)
         self._salt = salt
+        self.names = tuple(dict.fromkeys(rule.name for rule in rules))
+        self.sha256 = hashlib.sha256(repr((rules, salt)).encode()).hexdigest()  # another one if it writes otherwise
         self.paths: list[tuple[str, Path]] = []
         self.keys: dict[str, str] = {}
         self.patterns: list[tuple[str, Pattern]] = []
