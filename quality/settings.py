@@ -421,6 +421,8 @@ SPECTACULAR_SETTINGS = {
         "AssignmentState": "quality.models.Assignment.State",
         "BulkState": "quality.models.bulk.BulkState",
         "BulkKind": "quality.models.bulk.BulkKind",
+        "MaskKind": "tenants.models.mask.MaskRule.Kind",
+        "MaskSeenBy": "tenants.models.mask.MaskRule.SeenBy",
     },
 }
 

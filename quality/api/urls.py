@@ -17,6 +17,7 @@ from quality.api import (
     ingest,
     items,
     limits,
+    masks,
     otlp,
     proposals,
     queues,
@@ -165,6 +166,9 @@ urlpatterns = [
     path("api/webhooks/<int:pk>/test", webhooks.WebhookTestView.as_view(), name="api-webhook-test"),
     path("api/webhooks/<int:pk>/deliveries", webhooks.WebhookDeliveriesView.as_view(), name="api-webhook-deliveries"),
     path("api/webhooks/deliveries/<int:pk>/again", webhooks.WebhookDeliveryView.as_view(), name="api-webhook-again"),
+    path("api/settings/masks", masks.MasksView.as_view(), name="api-masks"),
+    path("api/settings/masks/try", masks.MaskTryView.as_view(), name="api-mask-try"),
+    path("api/settings/masks/<int:pk>", masks.MaskView.as_view(), name="api-mask"),
     path("api/replays/schedules", replay_schedules.ReplaySchedulesView.as_view(), name="api-replay-schedules"),
     path("api/replays/schedules/<int:pk>", replay_schedules.ReplayScheduleView.as_view(), name="api-replay-schedule"),
     path(

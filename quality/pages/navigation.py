@@ -63,6 +63,7 @@ GROUPS: list[list[Place]] = [
         Place("schedule-list", _("Schedules"), "g h"),
         Place("exchange", _("Exchange"), "g d"),
         Place("secret-list", _("Secrets"), "g v", Role.ADMIN),
+        Place("mask-list", _("Privacy"), "g 4"),
         Place("member-list", _("Members"), "g m"),
         Place("token-list", _("API tokens"), "g k", Role.ADMIN),
         Place("webhook-list", _("Webhooks"), "g 3", Role.ADMIN),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from quality.pages import booking, endpoints, exchange, schedules, secrets, styles, tools, webhooks
+from quality.pages import booking, endpoints, exchange, privacy, schedules, secrets, styles, tools, webhooks
 
 urlpatterns = [
     path("tools/", tools.tool_list, name="tool-list"),
@@ -49,6 +49,14 @@ urlpatterns = [
     path("exchange/customers/", exchange.customer_save, name="customer-save"),
     path("exchange/orders/<int:pk>/paid/", exchange.order_paid, name="order-paid"),
     path("exchange/orders/<int:pk>/cancel/", exchange.order_cancel, name="order-cancel"),
+    path("settings/privacy/", privacy.mask_list, name="mask-list"),
+    path("settings/privacy/new/", privacy.mask_new, name="mask-new"),
+    path("settings/privacy/try/", privacy.mask_try, name="mask-try"),
+    path("settings/privacy/count/", privacy.mask_count, name="mask-count"),
+    path("settings/privacy/undo/", privacy.mask_undo, name="mask-undo"),
+    path("settings/privacy/<int:pk>/", privacy.mask_detail, name="mask-detail"),
+    path("settings/privacy/<int:pk>/switch/", privacy.mask_switch, name="mask-switch"),
+    path("settings/privacy/<int:pk>/delete/", privacy.mask_delete, name="mask-delete"),
     path("schedules/", schedules.schedule_list, name="schedule-list"),
     path("schedules/new/", schedules.schedule_new, name="schedule-new"),
     path("schedules/create/", schedules.schedule_create, name="schedule-create"),

@@ -24,7 +24,7 @@ from quality.models import (
     TurnRun,
     Webhook,
 )
-from tenants.models import HttpToolRow, Membership, ModelEndpoint, Style
+from tenants.models import HttpToolRow, MaskRule, Membership, ModelEndpoint, Style
 from tenants.scope import tenant_scope
 
 # What answers a read and is no page: parts that htmx asks for, streams, files without an ending, ways out.
@@ -106,6 +106,7 @@ def _ids() -> dict[str, dict[str, int]]:
         "reviewers/": {"pk": first(Membership, "user_id", role="admin")},
         "run/": {"pk": first(TurnRun, "turn_id")},
         "schedules/": {"pk": first(Schedule)},
+        "settings/privacy/": {"pk": first(MaskRule)},
         "styles/": {"pk": first(Style)},
         "tools/": {"pk": first(HttpToolRow)},
         "turns/": {"pk": first(Turn)},
