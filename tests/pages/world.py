@@ -28,8 +28,8 @@ from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from quality.review.queues import adding, making
 from quality.turns.cron import next_slot
-from tenants import access, endpoints, exchange, styles, tools
-from tenants.models import ExchangeCustomer, ExchangeOrder, ExchangeRate, Membership, Role, Tenant, User
+from tenants import access, endpoints, exchange, masks, styles, tools
+from tenants.models import ExchangeCustomer, ExchangeOrder, ExchangeRate, MaskRule, Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
 from tests.factories import (
     CaseFactory,
@@ -97,6 +97,7 @@ def _settings(user: User, word: str) -> None:
     Schedule.objects.create(
         name=f"{word}Morning", text="Hi", created_by=user, next_at=next_slot(*zone.values(), timezone.now()), **zone
     )
+    masks.save_rule(MaskRule(name="person", kind="key", expression=f"{word}full_name", seen_by="admin"), actor=user)
     exchange.save_rate(
         ExchangeRate(give="EUR", get="USD", rate="1.08", min_amount="0.5", max_amount="12345.25", verify_from="1000"),
         actor=user,
