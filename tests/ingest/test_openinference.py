@@ -173,6 +173,8 @@ def test_what_the_ai_sdk_tells_in_attributes_of_its_own_is_read():
     tools = VERCEL | {"ai.prompt.tools": [json.dumps(offered)]}
     given = {
         "llm.input_messages.2.message.role": "assistant",
+        "llm.input_messages.2.message.contents.0.message_content.type": "tool-call",
+        "llm.input_messages.2.message.contents.0.message_content.text": None,
         "llm.input_messages.2.message.tool_calls.0.tool_call.id": "call_1",
         "llm.input_messages.2.message.tool_calls.0.tool_call.function.name": "get_order",
         "llm.input_messages.3.message.role": "tool",
@@ -186,6 +188,7 @@ def test_what_the_ai_sdk_tells_in_attributes_of_its_own_is_read():
     (turn,) = turns(page(span(1, "LLM", first), span(2, "TOOL", TOOL), span(3, "LLM", last)))
     told = json.loads(turn.messages or "")
     assert [m["role"] for m in told] == ["user", "assistant", "tool", "assistant"]
+    assert told[1]["content"] is None
     assert (told[2]["content"], told[3]["content"]) == ('{"status":"sent"}', "It is sent.")
     assert json.loads(turn.calls[0].tools or "") == [
         {"type": "function", "function": {"name": "get_order", "description": "One order", "parameters": schema}}

@@ -19,6 +19,7 @@ _KIND = "openinference.span.kind"
 _MAX_LEVELS = 12  # of a flat name; `llm.output_messages.0.message.tool_calls.0.tool_call.function.name` has 9
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SAID = "llm.output_messages.0.message.content"
+_TOLD_ELSEWHERE = ("tool-call", "reasoning")  # calls are in `tool_calls` too; reasoning is left out
 _VERCEL = "ai.operationId"  # all spans of the SDK have it
 _VERCEL_TOOLS = "ai.prompt.tools"
 _VERCEL_OUTPUTS = ("text", "json", "content", "error-text", "error-json")
@@ -161,7 +162,7 @@ def _in_openai_form(message: dict[str, Any], role: str) -> dict[str, Any]:
         elif content.get("type") == "text" and isinstance(content.get("text"), str):
             texts.append(content["text"])
             blocks.append({"type": "text", "text": content["text"]})
-        else:
+        elif content.get("type") not in _TOLD_ELSEWHERE:
             blocks.append(content)
     if form["content"] is None and blocks:
         form["content"] = "".join(texts) if len(texts) == len(blocks) else blocks
