@@ -176,7 +176,7 @@ def _jobs(user: User, word: str) -> None:
     preview.make(kind="label", by=user, call_ids=list(ToolCall.objects.values_list("pk", flat=True)))
     order_export(Order(wanted=CallFilter()), actor=user)
     coach.start(style_id="plain", by=user, model_label=coach.RULES)
-    make_schedule(name=f"{word}Every night", created_by=user)
+    make_schedule(name=f"{word}Nightly", created_by=user)
     hook = Webhook.objects.create(
         name=f"{word}Desk", url="https://hooks.example.com/quality", events=["*"], created_by=user
     )
