@@ -25,9 +25,9 @@ from quality.ingest.store import BatchReport, store
 from quality.models import ArtifactKind, Import, ImportState, Label, ToolCall, Turn
 from quality.review.items import Item
 from quality.review.labelling import record_label
-from tenants import access, booking, exchange, styles
+from tenants import access, booking, exchange, masks, styles
 from tenants.envelope import NoKeys
-from tenants.models import ExchangeRate, Membership, Role, Tenant, User
+from tenants.models import ExchangeRate, MaskRule, Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
 
 LOCK = 7_301_160  # two first starts at once make one demo
@@ -123,8 +123,8 @@ def _admit(plan: Plan, tenant: Tenant) -> None:
 
 
 def _furnish(plan: Plan, tenant: Tenant) -> None:
-    """What needs nothing but the service: tools (a booking link, the rates of an exchange desk), and the styles of the
-    demo's agents, in their versions."""
+    """What needs nothing but the service: tools (a booking link, the rates of an exchange desk), the styles of the
+    demo's agents, in their versions, and a rule of masking: viewers read calls without who the contact is."""
     admin = User.objects.get(email=plan.people[0][0])
     with tenant_scope(tenant):
         for style_id, versions in contracts().items():
@@ -143,6 +143,8 @@ def _furnish(plan: Plan, tenant: Tenant) -> None:
                 ExchangeRate(give=give, get=get, rate=Decimal(rate), max_amount=largest, verify_from=largest / 10),
                 actor=admin,
             )
+        contact = MaskRule(name="contact", kind="key", expression="contact_id", seen_by=MaskRule.SeenBy.OPERATOR)
+        masks.save_rule(contact, actor=admin)
         with contextlib.suppress(NoKeys):  # a link is sealed like any secret; it can be set later
             booking.set_url(f"https://book.example.com/{plan.slug}", actor=admin)
 
