@@ -26,6 +26,11 @@ UNFINISHED = 80  # characters at the end of a text that was cut, in which half o
 # Members of conversations, replies, cases and spans whose values are data of a tool, not our own structure.
 DATA_MEMBERS = frozenset({"args", "arguments", "args_run", "input", "result", "output", "content", "response", "with"})
 
+# What stands around a value in the language of expectations (quality.cases.matchers).
+MATCHERS = frozenset({"equal", "strict_type", "one_of", "set", "multiset", "each", "has", "object", "fields", "not",
+                      "all", "number", "gt", "gte", "lt", "lte", "text", "regex", "date", "phone", "email", "url",
+                      "schema", "judge", "length", "ignore", "present", "absent", "extra"})  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
@@ -51,11 +56,13 @@ type Memory = dict[str, Hidden | None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the rules' paths a value is. `is_data`: paths and names of members count from here on. `by`: the rule
-    that masks the value whole."""
+    """Where in the rules' paths a value is. `is_data`: paths and names of members count from here on. `may_match`: an
+    object may say what the value has to be, and stand where the value itself would. `by`: the rule that masks the
+    value whole."""
 
     is_data: bool
     paths: tuple[frozenset[int], ...]
+    may_match: bool = False
     by: str = ""
 
 
@@ -164,17 +171,19 @@ class _Work:
         paths = tuple(path.after(at, key) for (_, path), at in zip(self.rules.paths, place.paths, strict=True))
         if not place.is_data:
             is_data = key in DATA_MEMBERS
-            return Place(is_data=is_data, paths=(START,) * len(self.rules.paths))
+            return Place(is_data=is_data, paths=(START,) * len(self.rules.paths), may_match=key == "args")
+        if place.may_match and (key in MATCHERS or (place.by and isinstance(key, int))):
+            paths = tuple(at | within for at, within in zip(place.paths, paths, strict=True))
         by = next((name for (name, path), at in zip(self.rules.paths, paths, strict=True) if path.ends(at)), "")
         if not by and isinstance(key, str) and self.rules.keys:
             by = self.rules.keys.get(normal(key), "")
-        return Place(is_data=True, paths=paths, by=by)
+        return Place(is_data=True, paths=paths, may_match=place.may_match, by=by or place.by)
 
     def whole(self, place: Place, spelling: Callable[[], str]) -> str | None:
         if not place.by:
             return None
         text = spelling()
-        if text == "null" or MARK.fullmatch(text[1:-1]):
+        if text == "null" or MARK.fullmatch(text[1:-1]) or (place.may_match and _is_matcher(text)):
             return None
         value: Hidden = Json(text)
         if text[0] == '"':
@@ -304,6 +313,15 @@ def _in_mark(text: str, start: int, end: int) -> bool:
     return any(
         window + mark.start() <= start and end <= window + mark.end() for mark in MARK.finditer(text[window : end + 48])
     )
+
+
+def _is_matcher(text: str) -> bool:
+    """Does an object say what a value has to be? What is in it is then masked, and it can still be read."""
+    try:
+        value = json.loads(text) if text[0] == "{" else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and bool(value) and value.keys() <= MATCHERS
 
 
 def _is_json(text: str) -> bool:
