@@ -136,7 +136,7 @@ class TrialForm(forms.Form):
         label=gettext_lazy("As read by"),
         required=False,
         choices=[
-            ("", gettext_lazy("anybody it is masked for: this rule alone")),
+            ("", gettext_lazy("this rule alone")),
             (Role.VIEWER.value, gettext_lazy("a viewer, with all rules")),
             (Role.OPERATOR.value, gettext_lazy("an operator, with all rules")),
             (Role.ADMIN.value, gettext_lazy("an admin, with all rules")),
@@ -182,8 +182,10 @@ def mask_new(request: TenantRequest) -> HttpResponse:
     if request.method == "POST":
         return _saved(request, None)
     start = next((start for start in STARTERS if start.key == request.GET.get("start")), STARTERS[0])
-    names = set(MaskRule.objects.values_list("name", flat=True))
-    initial = {"name": "" if start.name in names else start.name, "kind": start.kind, "expression": start.expression}
+    taken = set(MaskRule.objects.values_list("name", flat=True))
+    names = (start.name, *(f"{start.name}-{number}" for number in range(2, masks.MAX_RULES + 2)))
+    name = next(name for name in names if name not in taken)
+    initial = {"name": name, "kind": start.kind, "expression": start.expression}
     return _form_page(request, MaskForm(initial=initial), None)
 
 
