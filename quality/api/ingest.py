@@ -28,7 +28,7 @@ from quality.ingest.formats import neutral
 from quality.ingest.preview import Preview
 from quality.ingest.reader import ItemError, Reader, Shape, Unreadable
 from quality.ingest.records import CONFLICT
-from quality.ingest.store import Correction, batches, foresee, store
+from quality.ingest.store import Correction, batches, foresee, store, store_new
 from quality.ingest.traces import Traces
 from tenants.models import Scope, Tenant
 from tenants.scope import tenant_scope
@@ -41,6 +41,7 @@ SHAPES: dict[str, Shape] = {
 }
 MAX_TOLD = 1_000  # refused items listed in one answer; all are counted
 MAX_ERRORS = 100
+MOSTLY_NEW = 100  # so many records at once hardly ever complete what is stored
 
 EXAMPLE = {
     "external_id": "run-7:call-1",
@@ -257,10 +258,14 @@ class _Outcome:
 
 
 def _store(traces: Traces, tenant: Tenant, correction: Correction | None) -> _Outcome:
-    outcome = _Outcome()
+    outcome, all_new = _Outcome(), correction is None
     try:
         for good, bad in batches(iter(traces)):
-            stored = store(good, tenant=tenant, correction=correction)
+            if all_new and len(good) >= MOSTLY_NEW:
+                stored = store_new(good, tenant=tenant)
+            else:
+                stored = store(good, tenant=tenant, correction=correction)
+            all_new = all_new and stored.is_new
             outcome.accepted += stored.accepted
             outcome.unchanged += stored.unchanged
             outcome.num_replaced += stored.num_replaced

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 LEASE = dt.timedelta(seconds=90)  # one batch takes a second or two
 RENEW_AFTER_S = 20  # where no batch comes: gigabytes of a trace file may hold spans of others only
-BATCH_ITEMS = 1_000
+BATCH_ITEMS = 2_000
 SETTLE_AFTER_S = 0.5  # a batch that is written holds the tenant's lock of ingest
 MAX_ATTEMPTS = 3
 MAX_STORED_ISSUES = 10_000  # more are counted, not kept

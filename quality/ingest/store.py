@@ -133,6 +133,16 @@ class Storing:
         self._insertion.abandon()
 
 
+def store_new(batch: Sequence[Parsed], *, tenant: Tenant | int) -> BatchReport:
+    """`store` for a batch that is most likely new: nothing is looked up, unless it turns out that something of it is
+    stored."""
+    try:
+        with tenant_scope(tenant):
+            return Storing(prepare(batch, masker=masks.at_write()), tenant=tenant).finish()
+    except Raced:
+        return store(batch, tenant=tenant)
+
+
 def foresee(batch: Sequence[Parsed]) -> BatchReport:
     """What would become of a batch by what is stored now, in the open scope; nothing is written."""
     kept = masked_batch(batch, masks.at_write())

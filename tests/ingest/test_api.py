@@ -67,6 +67,16 @@ def test_one_bad_of_a_hundred_is_told_and_the_others_are_stored(client, tenant, 
     assert len(state(tenant)["calls"]) == 99
 
 
+def test_of_many_records_some_may_be_stored_before(client, tenant):
+    def send(*items):
+        return report(client.post(PATH, lines(*items), content_type=NDJSON))
+
+    assert send(*records(3), {**NEUTRAL, "external_id": "run-3", "tool_name": "another"}) == (200, 4, 0, 0)
+    assert send(*records(150)) == (207, 146, 3, 1)
+    assert send(*records(150)) == (207, 0, 149, 1)
+    assert len(state(tenant)["calls"]) == 150
+
+
 def test_another_content_is_a_conflict_of_that_record_alone(client):
     client.post(PATH, records(1))
     response = client.post(PATH, [{**NEUTRAL, "external_id": "run-0", "args": {}}, *records(2)])

@@ -119,7 +119,8 @@ def test_issues_beyond_the_cap_are_counted_not_kept(run, monkeypatch):
     assert len(issues(job)) == 5
 
 
-def test_progress_is_committed_batch_by_batch(run, tenant):
+def test_progress_is_committed_batch_by_batch(run, tenant, monkeypatch):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 1_000)
     seen = []
 
     def look(job):
@@ -173,7 +174,9 @@ def test_a_lost_worker_s_import_is_taken_up_from_the_start(tenant):
     assert (done.attempt, done.num_accepted, done.state) == (2, 3, ImportState.DONE)
 
 
-def test_the_attempt_after_a_lost_worker_recognises_each_format_anew(tenant, tmp_path):
+def test_the_attempt_after_a_lost_worker_recognises_each_format_anew(tenant, tmp_path, monkeypatch):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 1_000)
+
     class Lost(Exception):
         pass
 
@@ -220,7 +223,9 @@ def test_pages_of_one_trace_are_told_to_come_in_one_file_and_then_are_whole(run,
     assert len(state(tenant)["calls"]) == 2
 
 
-def test_a_worker_that_lost_its_lease_writes_nothing_more(run, tenant):
+def test_a_worker_that_lost_its_lease_writes_nothing_more(run, tenant, monkeypatch):
+    monkeypatch.setattr(importer, "BATCH_ITEMS", 1_000)
+
     def take_over(job):
         with tenant_scope(tenant):
             Import.objects.filter(pk=job.pk).update(lease_token=uuid.uuid4())
