@@ -348,11 +348,11 @@ def _begin_tagged(cursor: CursorWrapper, order: Order, masker: Masker | None) ->
     tag takes longer than TAG_LIMIT_S.
 
     Why it is strong. The bytes of an export follow from three things: how it is written (the text of the SQL, this
-    format's version, the rules of masking), what was asked (the parameters), and the rows, each of whose stamps is another one whenever its
-    record is; order and number of rows follow from the rows. All of them are hashed. Tag and rows come from one
-    statement and so from one snapshot: a row that comes and goes between two statements could else leave a client
-    with the tag of what it never got. The rows' hashes are added up, 128 bits wide, so that nothing need be sorted or
-    kept. It costs a walk over the rows that reads no evidence: long values lie outside of the row.
+    format's version, the rules of masking), what was asked (the parameters), and the rows, each of whose stamps is
+    another one whenever its record is; order and number of rows follow from the rows. All of them are hashed. Tag and
+    rows come from one statement and so from one snapshot: a row that comes and goes between two statements could else
+    leave a client with the tag of what it never got. The rows' hashes are added up, 128 bits wide, so that nothing need
+    be sorted or kept. It costs a walk over the rows that reads no evidence: long values lie outside of the row.
     """
     records, stamps = _query(order, "record"), _query(order, "stamp")
     sums = ", ".join(f"coalesce(sum(hashtextextended(id || ' ' || stamp, {seed})), 0)" for seed in (0, 1))

@@ -15,6 +15,7 @@ from engine.records import OPEN
 from engine.tools import Safety
 from quality.ingest.jsontext import dump
 from quality.models import CallDecision, CallState, DecisionKind, ToolCall, Turn, TurnRun, TurnState
+from quality.privacy.ended import mask_ended
 from quality.turns.events import append
 from tenants.models import ApiToken, User
 
@@ -75,6 +76,7 @@ def _end(turn_id: int, *, state: TurnState, end_reason: str, error: str) -> None
     num_calls = ToolCall.objects.filter(turn=turn_id).count()
     Turn.objects.filter(pk=turn_id).update(state=state, end_reason=end_reason, num_calls=num_calls, hints_version=0)
     append(turn_id, [dump(AssistantEnd(None, False, end_reason, error or None).as_dict())])
+    mask_ended([turn_id])
 
 
 def undecided(turn_id: int) -> Sequence[ToolCall]:

@@ -17,11 +17,12 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
+from quality.privacy.ended import mask_ended
 from quality.review import hinting
 from quality.turns.claim import Claim
 from quality.turns.events import insert
 from quality.turns.faults import may_strike
-from quality.turns.rows import ORDER, SAVE_TURN, Statement
+from quality.turns.rows import FINISH, ORDER, SAVE_TURN, Statement
 from tenants.scope import tenant_scope
 
 logger = logging.getLogger(__name__)
@@ -171,6 +172,7 @@ def _write(tenant_id: int, batch: Sequence[Entry]) -> set[UUID]:
                 for seq, text in enumerate(events, last_seqs[claim.token] - len(events) + 1)
             ],
         )
+        mask_ended([row["turn_id"] for entry in held for sql, row in entry.statements if sql is FINISH])
         if any(sql is SAVE_TURN for entry in held for sql, _ in entry.statements):
             hinting.wake(tenant_id)
     return set(last_seqs)
