@@ -75,7 +75,7 @@ def _turns(tenant: Tenant, masker: Masker, *, dry_run: bool, after: int) -> Iter
                     reading = Reading(masker)
                     changed += masked_turn(pk, reading)
                     for model in _said_of_turns():
-                        changed += [(row, rows.mask(row, reading)) for row in model._default_manager.filter(turn_id=pk)]
+                        changed += [(row, rows.mask(row, reading)) for row in _all(model).filter(turn_id=pk)]
             if not dry_run:
                 rows.save(changed)
                 _hash_again([row for row, names in changed if names])
@@ -114,10 +114,11 @@ def _counted(changed: Changed) -> Counter[str]:
 
 def _hash_again(changed: Sequence[TenantModel]) -> None:
     """The hashes of what came in are those of what is stored: by an old one what was masked could be guessed."""
+    came_in = [row for row in changed if isinstance(row, Turn | ToolCall) and row.source != "engine"]  # ours are others
     loads: dict[type[TenantModel], Any] = {Turn: tables.load_turns, ToolCall: tables.load_calls}
     for model, load in loads.items():
-        mine = {(row.source, row.external_id): row.pk for row in changed if isinstance(row, model) and _came_in(row)}
-        digests = [(mine[key], record.digest()) for key, record in load(mine.keys()).items()] if mine else []
+        mine = {(row.source, row.external_id): row.pk for row in came_in if isinstance(row, model)}
+        digests = [(mine[key], record.digest()) for key, record in load(mine.keys()).items()]
         with connection.cursor() as cursor:
             cursor.execute(
                 f"UPDATE {model._meta.db_table} o SET content_sha256 = n.digest "  # noqa: S608  (a table of ours)
@@ -126,6 +127,6 @@ def _hash_again(changed: Sequence[TenantModel]) -> None:
             )
 
 
-def _came_in(row: Any) -> bool:
-    """Turns of our own have other hashes: they tell a request sent twice."""
-    return bool(row.source != "engine")
+def _all(model: type[TenantModel]) -> Any:
+    """The rows of a model that is told by its columns alone."""
+    return model._default_manager
