@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from quality.gateway.exchange import CALLS_IN_TEXT, Exchange
 from quality.models import GatewayDay
+from tenants import masks
 from tenants.scope import current_tenant_id
 
 SHOWN_DAYS = 7
@@ -60,6 +61,8 @@ def gap(exchange: Exchange, reason: str) -> Tally:
 
 def write(place: Place, tally: Tally) -> None:
     """Add to the row of the open scope's tenant."""
+    masker = masks.at_write() if tally.last_gap else None  # it may quote what was not recorded
+    last_gap = masker.sentence(tally.last_gap) if masker else tally.last_gap
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO gateway_days AS d (tenant_id, day, model_label, num_requests, num_failed, num_repaired, "
@@ -71,7 +74,7 @@ def write(place: Place, tally: Tally) -> None:
             "last_gap = CASE WHEN EXCLUDED.last_gap_at IS NULL THEN d.last_gap ELSE EXCLUDED.last_gap END",
             [
                 current_tenant_id(), place.day, place.label, tally.num_requests, tally.num_failed, tally.num_repaired,
-                tally.num_gaps, tally.last_gap_at, tally.last_gap,
+                tally.num_gaps, tally.last_gap_at, last_gap,
             ],
         )  # fmt: skip
 

@@ -6,7 +6,7 @@ found, a little of it once more as each other format.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 from quality.ingest import wording
@@ -19,6 +19,9 @@ from quality.ingest.reader import ItemError, Unreadable
 from quality.ingest.records import CallRecord, TurnRecord
 from quality.ingest.store import BatchReport
 from quality.ingest.traces import AUTO, Beginning, Traces
+from quality.privacy.incoming import masked_turn
+from tenants.masking import reading
+from tenants.masking.reading import Reading
 
 MAX_ITEMS = 500
 MAX_ITEM_BYTES = 2 * 1024 * 1024  # of the items together; one alone may be larger
@@ -133,8 +136,8 @@ def beginning() -> Beginning:
 def summary(
     traces: TraceFile | Traces, beginning: Beginning, foresee: Foresee = lambda batch: BatchReport()
 ) -> Preview:
-    """What was understood of a file that is read no further than its beginning."""
-    seen, turns = Preview(), dict[tuple[str, str], int]()
+    """What was understood of a file that is read no further than its beginning; as whoever reads may see it."""
+    seen, turns, reader = Preview(), dict[tuple[str, str], int](), reading.current()
     tools, warnings, conversations = Counter[str](), Counter[str](), set[str]()
     good, bad = list[Parsed](), list[ItemError]()
     try:
@@ -151,7 +154,7 @@ def summary(
                 warnings.update(warning for call in turn.calls for warning in call.warnings)
                 conversations.update([turn.conversation] if turn.conversation else [])
                 if len(seen.rows) < SHOWN_ROWS:
-                    seen.rows.extend(_rows(place, turn))
+                    seen.rows.extend(_rows(place, masked_turn(turn, reader.masker) if reader else turn))
     except Unreadable as error:
         seen.failure = "" if beginning.is_over else error.message
     seen.is_whole = not beginning.is_over
@@ -166,7 +169,20 @@ def summary(
     seen.warnings = [Warned(code, count, meaning(code)) for code, count in warnings.most_common()]
     seen.rows = seen.rows[:SHOWN_ROWS]
     seen.formats = _formats(traces)
+    if reader:
+        _mask(seen, reader)
     return seen
+
+
+def _mask(seen: Preview, reader: Reading) -> None:
+    """What says of the file what is odd or refused quotes it."""
+    seen.failure = reader.sentence(seen.failure)
+    seen.warnings = [
+        replace(one, code=reader.prose(one.code), meaning=reader.prose(one.meaning)) for one in seen.warnings
+    ]
+    seen.refusals = [
+        replace(one, path=reader.prose(one.path), message=reader.sentence(one.message)) for one in seen.refusals
+    ]
 
 
 def _formats(traces: TraceFile | Traces) -> list[Recognised]:

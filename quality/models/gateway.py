@@ -3,6 +3,7 @@
 from django.db import models
 from django.utils import timezone
 
+from quality.models.base import SentenceField
 from quality.models.turns import Turn
 from tenants.models import TenantManager, TenantModel
 from tenants.models.base import tenant_key
@@ -49,7 +50,7 @@ class GatewayDay(TenantModel):
     num_repaired = models.PositiveIntegerField(default=0, help_text="Replies whose calls came as text.")
     num_gaps = models.PositiveIntegerField(default=0, help_text="Requests that went through and were not recorded.")
     last_gap_at = models.DateTimeField(null=True)
-    last_gap = models.TextField(blank=True, help_text="Why the last of them was not.")
+    last_gap = SentenceField(blank=True, help_text="Why the last of them was not.")
 
     objects = TenantManager["GatewayDay"]()
 

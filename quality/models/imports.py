@@ -4,6 +4,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import pgettext_lazy
 
+from quality.models.base import ProseField, SentenceField
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
 
@@ -26,7 +27,7 @@ class Import(TenantModel):
     stored_as = models.TextField(blank=True, help_text="Name under STATE_DIR/uploads; emptied when the file is gone.")
     format = models.TextField(default="auto", help_text="auto, or an importer's name; then the one recognised.")
     state = models.TextField(choices=ImportState.choices, default=ImportState.QUEUED)
-    failure = models.TextField(blank=True, help_text="Why the whole file was refused, and what to do.")
+    failure = SentenceField(blank=True, help_text="Why the whole file was refused, and what to do.")
     bytes_total = models.BigIntegerField(default=0)
     bytes_read = models.BigIntegerField(default=0)
     num_accepted = models.PositiveIntegerField(default=0)
@@ -67,8 +68,8 @@ class ImportIssue(TenantModel):
     index = models.PositiveIntegerField(help_text="0-based position of the item in the file.")
     line = models.PositiveIntegerField(null=True, help_text="1-based line on which the item begins or the fault lies.")
     code = models.TextField()
-    path = models.TextField(blank=True, help_text="JSON path of the field at fault.")
-    message = models.TextField()
+    path = ProseField(blank=True, help_text="JSON path of the field at fault.")
+    message = SentenceField()
 
     objects = TenantManager["ImportIssue"]()
 

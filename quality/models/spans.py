@@ -3,7 +3,7 @@
 from django.db import models
 from django.utils import timezone
 
-from quality.models.base import EvidenceField
+from quality.models.base import EvidenceField, SentenceField
 from tenants.models import TenantManager, TenantModel
 from tenants.models.base import tenant_key
 
@@ -17,7 +17,7 @@ class OtlpTrace(TenantModel):
     version = models.PositiveIntegerField(default=0, help_text="Counts arrivals of spans.")
     read_version = models.PositiveIntegerField(default=0, help_text="The version that its turns were made of.")
     attempt = models.PositiveSmallIntegerField(default=0, help_text="Failed readings of this version.")
-    failure = models.TextField(blank=True)
+    failure = SentenceField(blank=True)
     first_at = models.DateTimeField(default=timezone.now)
     last_at = models.DateTimeField(default=timezone.now)
 
