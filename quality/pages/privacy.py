@@ -246,7 +246,8 @@ def mask_undo(request: TenantRequest) -> HttpResponse:
 @require_POST
 @tenant_view(Role.ADMIN)
 def mask_try(request: TenantRequest) -> HttpResponse:
-    """What a rule that is being written makes of a text, or of the newest call of a tool."""
+    """What a rule that is being written makes of a text, or of the newest call of a tool. What was counted before is of
+    another rule by now: it goes."""
     return _show(request, "privacy_rule.html#tried", _tried(request.POST))
 
 

@@ -147,6 +147,7 @@ class TestTrying:
         assert "1 value is masked" in self.tried(admin, text="{write to} alex@example.com")
         assert "This is no JSON path" in self.tried(admin, kind="path", expression="customer.email")
         assert "Say what it finds" in self.tried(admin, expression=" ")
+        assert 'id="touched"' in self.tried(admin)  # what was counted was of the rule before
         script = self.tried(admin, expression="<script>.*", text="<script>alert(1)</script>")
         assert "<script>" not in script
 
