@@ -23,13 +23,16 @@ def administrator(database: str) -> psycopg.Connection:
 
 
 @contextmanager
-def database() -> Iterator[psycopg.Connection]:
-    """A migrated database for this run; yields the administrator inside it."""
+def database(*, keep: bool = False) -> Iterator[psycopg.Connection]:
+    """A migrated database for this run; yields the administrator inside it. `keep` leaves it there, and takes the one
+    that is: `PYTEST_XDIST_TESTRUNUID` names it."""
     from tenants.management.commands.setup_database import close_database, create_database, create_roles
 
     with administrator("postgres") as admin:
         create_roles(admin, environment.PREFIX, dict.fromkeys(("app", "owner", "janitor"), environment.PASSWORD))
-        create_database(admin, environment.DATABASE, environment.PREFIX)
+        is_there = admin.execute("SELECT 1 FROM pg_database WHERE datname = %s", [environment.DATABASE]).fetchone()
+        if not (keep and is_there):
+            create_database(admin, environment.DATABASE, environment.PREFIX)
         try:
             with administrator(environment.DATABASE) as inside:
                 close_database(inside, environment.PREFIX)
@@ -40,5 +43,6 @@ def database() -> Iterator[psycopg.Connection]:
                 connection.close()
                 if pool := getattr(connection, "pool", None):
                     pool.close()
-            name = sql.Identifier(environment.DATABASE)
-            admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} (FORCE)").format(name))
+            if not keep:
+                name = sql.Identifier(environment.DATABASE)
+                admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} (FORCE)").format(name))
