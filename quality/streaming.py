@@ -24,6 +24,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connection
 from django.http import HttpRequest, StreamingHttpResponse
 
+from tenants.masking import reading
+
 logger = logging.getLogger(__name__)
 
 type Chunks = Generator[bytes, None, None]
@@ -108,6 +110,8 @@ class _Work:
 
     def __init__(self, chunks: Chunks, slots: BoundedSemaphore) -> None:
         self._chunks = chunks
+        reader = reading.current()  # of the view that answers so, which has ended when the first piece is made
+        self._masker = reader.masker if reader else None
         self._slots = slots
         self._open = True
         self._thread = ThreadPoolExecutor(1, "stream")
@@ -125,7 +129,8 @@ class _Work:
         if self._session is None:
             connection.ensure_connection()
             self._session = connection.connection
-        return next(self._chunks, None)
+        with reading.reading_as(self._masker):
+            return next(self._chunks, None)
 
     def close(self) -> None:
         if not self._open:

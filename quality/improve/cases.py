@@ -5,17 +5,19 @@ refused. All functions need an open tenant scope.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from quality.cases.judge import CaseCheck, judge_case
-from quality.cases.sample import Call
+from quality.cases.sample import Call, Judgement
 from quality.improve import case_store, keyset, proposals
 from quality.improve.case_draft import Draft, draft_from, read_correction
 from quality.improve.case_import import ImportReport, LineFault, import_cases
@@ -40,6 +42,8 @@ from quality.models import (
     Proposal,
     ToolCall,
 )
+from quality.stored import json_sent, on_stored, prose_sent
+from tenants.masking import reading
 from tenants.models import ApiToken, User
 
 __all__ = [
@@ -162,14 +166,63 @@ def duplicates(case: Case) -> list[Case]:
 
 def same_as(draft: Draft) -> list[Case]:
     """The cases that a draft would repeat."""
+    if reading.current() is not None:
+        with on_stored():
+            draft = _draft_as_kept(Feedback.objects.get(pk=draft.feedback_id))
     same = Case.objects.filter(same_sha256=case_store.same_sha256(_unsaved(draft)), merged_into=None)
     return list(same.defer(*_PAYLOAD).order_by("number")[:MAX_DUPLICATES])
 
 
 # --- making and changing ---------------------------------------------------------------------------------------------
 
+_JSON_SENT = ("expectation", "stubs")
+
+
+def _on_stored[**P](learn: Callable[P, Any]) -> Callable[[Callable[P, Case]], Callable[P, Case]]:
+    """A use case on cases as they are kept, for callers who see marks: `learn` reads what they were shown."""
+
+    def decorate(use_case: Callable[P, Case]) -> Callable[P, Case]:
+        @wraps(use_case)
+        def run(*args: P.args, **sent: P.kwargs) -> Case:
+            if reading.current() is None:
+                return use_case(*args, **sent)
+            learn(*args, **sent)
+            told: Any = {name: _sent(name, value) for name, value in sent.items()}
+            try:
+                with on_stored():
+                    number = use_case(*args, **told).number
+            except CaseConflict as conflict:
+                conflict.case = get(conflict.case.number)
+                raise
+            except proposals.ProposalConflict as conflict:
+                conflict.proposal = proposals.get(conflict.proposal.pk)
+                raise
+            return get(number)
+
+        return run
+
+    return decorate
+
+
+def _sent(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return json_sent(name, value) if name in _JSON_SENT else prose_sent(value)
+
+
+def _learn_case(number: int, *_args: Any, **_sent: Any) -> None:
+    """Of a case, and of the call that it was made of."""
+    case = Case.objects.select_related("call").filter(number=number).first()
+    if case is not None:
+        versions(case)
+
+
+def _learn_draft(feedback: Feedback, *, proposal: Proposal | None = None, **_sent: Any) -> None:
+    draft_from(feedback, proposal=proposal)
+
 
 @transaction.atomic
+@_on_stored(_learn_draft)
 def case_from_feedback(
     feedback: Feedback,
     *,
@@ -190,7 +243,7 @@ def case_from_feedback(
     """
     if proposal is not None:
         _check_belongs(feedback, proposal)
-    draft = draft_from(feedback, proposal=proposal)
+    draft = _draft_as_kept(feedback, proposal)
     wanted = draft.expectation if expectation is None else expectation
     if wanted is None:
         refuse(
@@ -221,6 +274,11 @@ def case_from_feedback(
             token=token,
         )
     return case
+
+
+def _draft_as_kept(feedback: Feedback, proposal: Proposal | None = None) -> Draft:
+    """Its caller may have read the label for somebody who sees marks."""
+    return draft_from(Feedback.objects.select_related("reviewer").get(pk=feedback.pk), proposal=proposal)
 
 
 def _made_before(case: Case) -> Case | None:
@@ -259,6 +317,7 @@ def _unsaved(draft: Draft) -> Case:
 
 
 @transaction.atomic
+@_on_stored(_learn_case)
 def edit(
     number: int,
     *,
@@ -299,6 +358,7 @@ def _means_the_same(left: str, right: str) -> bool:
 
 
 @transaction.atomic
+@_on_stored(_learn_case)
 def archive(
     number: int, *, by: User, note: str = "", seen_version: int | None = None, token: ApiToken | None = None
 ) -> Case:
@@ -314,6 +374,7 @@ def archive(
 
 
 @transaction.atomic
+@_on_stored(_learn_case)
 def restore(
     number: int, *, by: User, note: str = "", seen_version: int | None = None, token: ApiToken | None = None
 ) -> Case:
@@ -336,6 +397,7 @@ def restore(
 
 
 @transaction.atomic
+@_on_stored(_learn_case)
 def merge(number: int, other_number: int, *, by: User, note: str = "", token: ApiToken | None = None) -> Case:
     """Keep one of two duplicates: the other is archived and says where it went; with it stays where it came from. The
     kept one takes its tags over.
@@ -389,7 +451,33 @@ def _check_seen(case: Case, seen_version: int | None) -> None:
 
 def judge_recorded(case: Case | Draft, *, expectation: str | None = None) -> CaseCheck:
     """Does the expectation (another one, if given) do what the case is for? The recorded call of a bad label must fail
-    it, the corrected call must pass; both beside the other calls of the same reply, where these are still known."""
+    it, the corrected call must pass; both beside the other calls of the same reply, where these are still known.
+
+    Who sees marks is told the verdicts on what is kept, and reasons only where the marks lead to the same verdict."""
+    shown = _judged(case, expectation)
+    if reading.current() is None:
+        return shown
+    try:
+        expectation = expectation and json_sent("expectation", expectation)
+    except ValidationError:
+        return shown  # who saves it is told of the mark
+    with on_stored():
+        kept = _judged(_as_kept(case), expectation)
+    corrected = kept.corrected and _told(kept.corrected, shown.corrected)
+    return CaseCheck(recorded=_told(kept.recorded, shown.recorded), corrected=corrected, warnings=kept.warnings)
+
+
+def _told(kept: Judgement, shown: Judgement | None) -> Judgement:
+    return shown if shown and shown.verdict == kept.verdict else Judgement(verdict=kept.verdict)
+
+
+def _as_kept(case: Case | Draft) -> Case | Draft:
+    if isinstance(case, Draft):
+        return _draft_as_kept(Feedback.objects.get(pk=case.feedback_id))
+    return get(case.number)
+
+
+def _judged(case: Case | Draft, expectation: str | None) -> CaseCheck:
     beside = case.beside if isinstance(case, Draft) else _beside(case)
     return judge_case(
         case.expectation if expectation is None else expectation,

@@ -20,8 +20,9 @@ from django.utils.translation import gettext as _
 
 from quality.improve import keyset
 from quality.improve.faults import describe_fault
-from quality.models import ACTIONABLE, ArtifactKind, Feedback, Label, Proposal, ProposalState
+from quality.models import ACTIONABLE, ArtifactKind, Feedback, Label, Proposal, ProposalState, ToolCall
 from quality.review.queues.waiting import hidden_row, waits_blind
+from quality.starts import start_as_read
 from tenants.scope import current_tenant_id
 
 PAGE_SIZE = 20
@@ -340,7 +341,7 @@ def examples_of(
     found: list[dict[Place, Example]] = [{} for _ in windows]
     for row in _rows(_EXAMPLES, {**_asked(windows), **limits}):
         here = found[row.pop("place") - 1]
-        example = Example(**row)
+        example = Example(**row | _as_read(row))
         if len(here) < limit:
             here.setdefault(example.place, example)
     reviewers = _reviewers(found, viewer)
@@ -348,6 +349,15 @@ def examples_of(
         tuple(replace(example, reviewers=tuple(_who(reviewers, example, window))) for example in here.values())
         for here, window in zip(found, windows, strict=True)
     ]
+
+
+def _as_read(row: dict[str, Any]) -> dict[str, str | None]:
+    """What an example shows of evidence: the call first, for what is masked in it is masked in what was said of it."""
+    return {
+        "args_preview": start_as_read(ToolCall, "args", PREVIEW_CHARS, row["args_preview"]),
+        "correction": start_as_read(Feedback, "correction", CORRECTION_CHARS, row["correction"]),
+        "note_preview": start_as_read(Feedback, "note", NOTE_CHARS, row["note_preview"]),
+    }
 
 
 def _reviewers(found: Iterable[dict[Place, Example]], viewer: int | None) -> dict[Place, list[Feedback]]:

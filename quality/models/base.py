@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from quality.stored import unknown
 from tenants.masking import reading
 from tenants.masking.reading import Reading, UnknownMark
 
@@ -16,7 +15,8 @@ class Masked:
     """Of a column whose text may tell of people: what comes out is masked for whoever reads (tenants.masking.reading),
     and what they write has its marks put back. Where nobody reads it is as it is kept."""
 
-    def masked(self, text: str, by: Reading) -> str:
+    def masked(self, text: str, by: Reading, *, cut: bool = False) -> str:
+        """As it is shown to somebody; `cut`: the beginning of it. That of JSON is told by itself."""
         raise NotImplementedError
 
     def put_back(self, text: str) -> str:
@@ -34,11 +34,7 @@ class Masked:
         try:
             return self.put_back(prepared)
         except UnknownMark as error:
-            raise ValidationError(
-                _("%(mark)s stands for a value that you may not see, and that is not here. Take it out."),
-                code="unknown_mark",
-                params={"mark": error.mark},
-            ) from error
+            raise unknown(error) from error
 
 
 class PayloadField(models.TextField):
@@ -57,7 +53,7 @@ class EvidenceField(Masked, PayloadField):
         super().__init__(*args, **kwargs)
         self.is_data = is_data
 
-    def masked(self, text: str, by: Reading) -> str:
+    def masked(self, text: str, by: Reading, *, cut: bool = False) -> str:
         return by.document(text) if self.is_data else by.structure(text)
 
 
@@ -71,21 +67,21 @@ class ProseField(Masked, models.TextField):
     def put_back(self, text: str) -> str:
         return reading.put_back_prose(text)
 
-    def masked(self, text: str, by: Reading) -> str:
-        return by.prose(text)
+    def masked(self, text: str, by: Reading, *, cut: bool = False) -> str:
+        return by.prose(text, cut=cut)
 
 
 class SentenceField(ProseField):
     """A sentence of ours that quotes evidence."""
 
-    def masked(self, text: str, by: Reading) -> str:
-        return by.sentence(text)
+    def masked(self, text: str, by: Reading, *, cut: bool = False) -> str:
+        return by.sentence(text, cut=cut)
 
 
 class DerivedField(Masked, models.JSONField):
     """Values made of evidence. Only workers write them, who read it as it is kept."""
 
-    def masked(self, text: str, by: Reading) -> str:
+    def masked(self, text: str, by: Reading, *, cut: bool = False) -> str:
         return by.structure(text)
 
     def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:

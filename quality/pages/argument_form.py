@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from engine.strict_json import JsonError, read_json
 from quality.ingest.jsontext import escape_surrogates, storable
 from quality.review.arguments import type_name
+from tenants.masking.masker import MARK
 
 MAX_FIELDS = 50
 
@@ -49,7 +50,9 @@ class ArgumentForm(forms.Form):
         for number, (name, schema) in enumerate(list(properties.items())[:MAX_FIELDS]):
             field = f"argument-{number}"  # names of arguments may hold anything
             self.names[field] = name
-            self.fields[field] = _field(name, schema if isinstance(schema, Mapping) else {}, name in required)
+            made = _field(name, schema if isinstance(schema, Mapping) else {}, name in required)
+            shown = (values or {}).get(name) if data is None else data.get(field)
+            self.fields[field] = _of_mark(made) if _is_mark(shown) else made
         self.fields["more"] = forms.CharField(
             label=_("Other arguments"),
             required=False,
@@ -130,6 +133,17 @@ def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> forms.Fie
             )
     attrs = {"rows": 2, "class": "mono", "spellcheck": "false"}
     return JsonField(widget=forms.Textarea(attrs=attrs), **told)
+
+
+def _is_mark(value: Any) -> bool:
+    return isinstance(value, str) and MARK.fullmatch(value) is not None
+
+
+def _of_mark(field: forms.Field) -> forms.Field:
+    """A field for a value that whoever fills it in may not see: its mark goes back as it came."""
+    if not isinstance(field, ChoiceOfJson | forms.IntegerField):
+        return field
+    return forms.CharField(label=field.label, required=field.required, help_text=field.help_text, strip=False)
 
 
 def _shown(field: forms.Field, value: Any) -> str | None:

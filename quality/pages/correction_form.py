@@ -24,6 +24,7 @@ from quality.pages.diff import Line, diff
 from quality.review.corrections import MEMBERS, Subject, checked, members
 from quality.review.evidence import ItemEvidence
 from quality.review.offered import OfferedTool
+from quality.stored import json_sent, on_stored
 
 ASKED = {
     Label.WRONG_TOOL: _("Which tool was called for?"),
@@ -286,7 +287,9 @@ class CorrectionForm:
             pieces.append(f'"arguments": {arguments}')
         text = "{" + ", ".join(pieces) + "}" if pieces else None
         try:
-            return checked(self.label, text, Subject(self.found.item))
+            kept = text and json_sent("correction", text)
+            with on_stored():
+                return checked(self.label, kept, Subject(self.found.item))
         except ValidationError as error:
             for path, faults in error.error_dict.items():
                 for fault in faults:

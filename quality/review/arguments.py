@@ -1,5 +1,6 @@
 """The arguments of a call beside the schema that the model read: a table in schema order with its faults marked."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from engine.errors import ToolError
 from engine.schema import ArgumentSchema, Fault, declared_names
 from quality.languages import number
 from quality.review.jsonview import Members, Node, decode, plain, pointer, tree
+from tenants.masking.masker import MARK
 
 MAX_ROWS = 100
 MAX_CHECKED_CHARS = 512 * 1024
@@ -87,7 +89,17 @@ def _faults(args: str, value: Members, parameters: Mapping[str, Any]) -> tuple[l
         schema = ArgumentSchema(parameters)
     except ToolError as error:
         return [], _("Not checked: the tool's schema cannot be used (%(why)s).") % {"why": error}
-    return schema.faults(plain(value)), ""
+    shown = plain(value)
+    return [fault for fault in schema.faults(shown) if _names_a_row(fault) or not _is_masked(shown, fault.path)], ""
+
+
+def _is_masked(value: Any, path: str) -> bool:
+    """Does what a fault speaks of hold a mark? The schema was asked about the mark then, not about what is behind it:
+    hints, which are made of what is kept, tell of that."""
+    name, rest = _first_step(path)
+    if name is not None and isinstance(value, dict) and name in value:
+        return _is_masked(value[name], f"${rest}" if rest.startswith("[") or not rest else f"$.{rest}")
+    return MARK.search(json.dumps(value, default=str)) is not None
 
 
 def _names_a_row(fault: Fault) -> bool:

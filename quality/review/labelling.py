@@ -9,6 +9,8 @@ With the label stands what groups are read from: tool, style and kinds of faults
 
 import datetime as dt
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
 
@@ -20,13 +22,15 @@ from django.utils import timezone
 from quality.improve.faults import faults_of
 from quality.improve.guidelines import newest_number
 from quality.ingest.jsontext import storable
-from quality.models import ACTIONABLE, Feedback, FeedbackEvent, Label, Review
+from quality.models import ACTIONABLE, Feedback, FeedbackEvent, Label, Review, ToolCall, Turn
 from quality.review import blind
 from quality.review.corrections import Subject, checked
 from quality.review.items import Item
 from quality.review.queues import labelled
 from quality.review.suggesting import deciding
+from quality.stored import json_sent, on_stored, prose_sent
 from tenants import audit
+from tenants.masking import reading
 from tenants.models import ApiToken, User
 
 MAX_NOTE_CHARS = 10_000
@@ -114,7 +118,24 @@ def record_label(
     meanwhile; `nonce` names the form, so that sending it twice is one event. `at` is for labels that were given
     elsewhere before they are stored here. Raises ValidationError and StaleLabel.
     """
-    sent = Verdict(label=label, note=note.strip(), correction=correction)
+    said = Verdict(label=label, note=note.strip(), correction=correction)
+    sent = _put_back(item, said)
+    with _seen_again(item, reviewer, said), on_stored():
+        outcome = _recorded(item, reviewer, sent, seen_version=seen_version, nonce=nonce, token=token, at=at)
+    return _as_read(outcome)
+
+
+def _recorded(
+    item: Item,
+    reviewer: User,
+    sent: Verdict,
+    *,
+    seen_version: int | None,
+    nonce: uuid.UUID | None,
+    token: ApiToken | None,
+    at: dt.datetime | None,
+) -> Outcome:
+    label, correction = sent.label, sent.correction
     _check(sent)
     subject = Subject(item)
     sent = replace(sent, correction=checked(label, correction, subject))
@@ -132,6 +153,34 @@ def record_label(
     event.guideline_version = newest_number()
     event.created_at = at or event.created_at
     return _written(event, subject=subject, review=review, mine=mine, token=token)
+
+
+def _put_back(item: Item, said: Verdict) -> Verdict:
+    """What a reviewer says, with what stands behind the marks in it: those of the item's evidence and labels."""
+    if reading.current() is None:
+        return said
+    list(ToolCall.objects.filter(turn_id=item.turn_id, cycle=item.cycle).values_list("args", "result", "error"))
+    Turn.objects.filter(pk=item.turn_id).values_list("messages", "system", "history").first()
+    history(item)
+    correction = said.correction and json_sent("correction", said.correction)
+    return replace(said, note=prose_sent(said.note), correction=correction)
+
+
+@contextmanager
+def _seen_again(item: Item, reviewer: User, said: Verdict | None) -> Iterator[None]:
+    """What a conflict tells is read by the reviewer, and what they sent is told as they sent it."""
+    try:
+        yield
+    except StaleLabel as stale:
+        if reading.current() is None:
+            raise
+        raise StaleLabel(item=item, reviewer=reviewer, version=stale.version, sent=said) from None
+
+
+def _as_read(outcome: Outcome) -> Outcome:
+    if reading.current() is not None:
+        outcome.event.refresh_from_db(fields=["note", "correction"])
+    return outcome
 
 
 @transaction.atomic
@@ -152,6 +201,20 @@ def undo(
     item's, or that of the event, as the author saw it: what other reviewers did since is no conflict, what this one did
     is. Raises NothingToUndo and StaleLabel.
     """
+    with _seen_again(item, reviewer, None), on_stored():
+        outcome = _undone(item, reviewer, seen_version=seen_version, step=step, nonce=nonce, token=token)
+    return _as_read(outcome)
+
+
+def _undone(
+    item: Item,
+    reviewer: User,
+    *,
+    seen_version: int | None,
+    step: int | None,
+    nonce: uuid.UUID | None,
+    token: ApiToken | None,
+) -> Outcome:
     review = locked(item)
     if repeated := _repeated(item, reviewer, nonce):
         return Outcome(event=repeated, created=False)

@@ -6,7 +6,7 @@ only to be put on record.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import transaction
@@ -14,13 +14,16 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 
 from engine.schema import compiled
+from engine.strict_json import read_json
 from engine.tools import Mode
 from quality.ingest.jsontext import dump
 from quality.models import CallDecision, CallState, DecisionKind, ToolCall, TurnRun, TurnState
+from quality.stored import json_sent, prose_sent
 from quality.turns.create import hint
 from quality.turns.endings import undecided
 from quality.turns.events import append
 from tenants import audit
+from tenants.masking import reading
 from tenants.models import ApiToken, User
 
 FOR_PENDING = frozenset({DecisionKind.APPROVE, DecisionKind.DECLINE, DecisionKind.ANSWER})
@@ -87,7 +90,35 @@ def decide(
     token: ApiToken | None = None,
 ) -> Standing:
     """Record decisions on open calls of a turn, all or none, in the open scope; with none left undecided the turn goes
-    on, unless `auto_send` is false. Raises NoSuchTurn, CannotDecide, AlreadyDecided."""
+    on, unless `auto_send` is false. Raises NoSuchTurn, CannotDecide, AlreadyDecided, and ValidationError for marks of
+    masked values that are not of the turn's calls."""
+    sent = [_put_back(turn_id, verdict) for verdict in verdicts]
+    reader = reading.current()
+    with reading.as_stored():
+        try:
+            return _decided_on(turn_id, sent, auto_send=auto_send, by=by, token=token)
+        except CannotDecide as error:
+            if reader is None:
+                raise
+            told = reader.refusal(str(error), _("What is masked in it does not fit here."))
+            raise CannotDecide(error.index, error.member, error.code, told) from None
+
+
+def _put_back(turn_id: int, verdict: Verdict) -> Verdict:
+    """What a person sent, with what stands behind the marks in it: those of the turn's calls."""
+    if reading.current() is None or (verdict.arguments is None and verdict.text is None):
+        return verdict
+    list(ToolCall.objects.filter(turn=turn_id).values_list("args", "result"))
+    if verdict.arguments is not None:
+        verdict = replace(verdict, arguments=read_json(json_sent("arguments", dump(dict(verdict.arguments)))))
+    if verdict.text is not None:
+        verdict = replace(verdict, text=prose_sent(verdict.text))
+    return verdict
+
+
+def _decided_on(
+    turn_id: int, verdicts: Sequence[Verdict], *, auto_send: bool, by: User | None, token: ApiToken | None
+) -> Standing:
     run = TurnRun.objects.select_for_update().filter(turn=turn_id).first()
     if run is None:
         raise NoSuchTurn

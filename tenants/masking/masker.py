@@ -107,18 +107,18 @@ class Masker:
         its data only (DATA_MEMBERS, and JSON inside of strings), patterns everywhere."""
         return self._masked(text, memory, is_data=False)
 
-    def prose(self, text: str, memory: Memory | None = None) -> str:
-        """Text that is no JSON: a note, an error."""
+    def prose(self, text: str, memory: Memory | None = None, *, cut: bool = False) -> str:
+        """Text that is no JSON: a note, an error. `cut`: it is the beginning of one."""
         memory = {} if memory is None else memory
         _learn(text, memory)
-        return _Work(self, memory, carried=_carried(memory)).plain(text)
+        return _Work(self, memory, carried=_carried(memory)).plain(text, cut=cut)
 
-    def sentence(self, text: str, memory: Memory | None = None) -> str:
+    def sentence(self, text: str, memory: Memory | None = None, *, cut: bool = False) -> str:
         """Text that quotes evidence in typographic marks, from who knows where in it: what is quoted is left out where
         rules go by a value's place."""
         if self.paths or self.keys:
             text = _QUOTED.sub("“…”", text)
-        return self.prose(text, memory)
+        return self.prose(text, memory, cut=cut)
 
     def mark(self, name: str, value: Hidden, memory: Memory) -> str:
         """The mark of a value. What stands behind it goes into `memory`."""
@@ -158,7 +158,7 @@ class _Work:
     def plain(self, text: str, *, cut: bool = False) -> str:
         """Text with what patterns find, and what is carried, masked. Of text that was cut, the last word may be half
         of something: it is left out."""
-        if cut and self.rules.patterns:
+        if cut and (self.rules.patterns or self.carried):
             kept = text[: max(0, len(text) - UNFINISHED)]
             text = kept[: max((kept.rfind(space) for space in " \n\t"), default=-1) + 1]
         for value, mark in self.carried.items():
