@@ -4,7 +4,7 @@
 
 Ratios travel between machines, rates do not. The raw COPY is a superuser's: no row security, no identity, no parsing,
 one commit. What is measured against it parses, checks, groups calls into turns (four to a turn), looks for what is
-stored and commits each thousand. Rounds alternate; the median of three counts.
+stored and commits batch by batch. Rounds alternate; the median of three counts.
 """
 
 import hashlib
