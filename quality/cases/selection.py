@@ -1,6 +1,7 @@
 """Which cases of a source are run. Nothing is left out without a word."""
 
 import argparse
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,8 @@ from quality.cases.results import tags_of
 from quality.cases.toolset import name_of
 
 OF_THE_WHOLE: Final = ("no_end", "wrong_count", "wrong_checksum", "bad_end", "after_end")
+
+_MARK: Final = re.compile(r"\{masked:[a-z0-9-]+:[0-9a-f]{8}\}")  # in the place of a value that was not exported
 
 
 @dataclass
@@ -49,6 +52,10 @@ def select(found: CaseFile, options: argparse.Namespace) -> Selected:
         selected.faults.append(f"There is no case {', '.join(sorted(missing))}.")
     if archived := sum(entry.headline == "archived" for entry in selected.entries):
         selected.notices.append(f"Archived cases that were skipped: {archived}. --include-archived takes them in.")
+    if masked := [case.id for case in selected.cases if _MARK.search(str(case.record))]:
+        named = f"{', '.join(masked[:10])}{' …' if len(masked) > 10 else ''}"
+        told = "Values in them were masked; the model is given the marks, and what it makes of them is judged"
+        selected.notices.append(f"{told}: {named}.")
     if not selected.cases and not selected.entries:
         selected.notices.append("There are no cases.")
     return selected

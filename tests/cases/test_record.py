@@ -1,5 +1,6 @@
 """Exports of cases: read back whole, or told where they are not."""
 
+import argparse
 import hashlib
 import json
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from quality.cases.published import CASE_SCHEMA, END_SCHEMA, FEEDBACK_SCHEMA
 from quality.cases.record import CaseFile, read_cases, read_stored
+from quality.cases.selection import select
 from tests.cases.samples import calls, tool
 
 TOOLS = [tool("get_order", ("order_number",), order_number={"type": "string"})]
@@ -190,3 +192,13 @@ def test_feedback_is_described_as_it_is_exported() -> None:
         "updatedAt": TIME,
     }
     jsonschema.Draft202012Validator(FEEDBACK_SCHEMA).validate(feedback)
+
+
+def test_cases_whose_values_were_masked_are_told():
+    record_with_mark = record(2)
+    record_with_mark["expected"]["behavior"] = "Writes to {masked:mail:1a2b3c4d}."
+    options = argparse.Namespace(tools=None, case=[], tag=[], include_archived=False, skip_unsupported=False)
+    selected = select(read_cases(export(record(1), record_with_mark)), options)
+    assert len(selected.cases) == 2
+    (notice,) = selected.notices
+    assert notice.endswith("judged: REG-2.")
