@@ -29,7 +29,6 @@ from quality.replay.matrix import FLAGS, TROUBLE, RowFilter
 from quality.replay.plan import Wanted
 from quality.replay.sides import read_tools, sides_of
 from quality.replay.steps import WrongState
-from quality.replay.stored import read_attempt
 from quality.streaming import stream
 from tenants.models import Scope
 
@@ -344,7 +343,7 @@ def _with_votes(replay: Replay, row: ReplayCase, samples: list[Any]) -> list[Any
     case = outcome.read_cases([row])[row.pk]
     tools = {side.name: read_tools(side) for side in sides_of(replay)}
     for sample in samples:
-        sample.judged = judging.votes_on(replay, case, read_attempt(sample), tools[sample.side])
+        sample.judged = judging.votes_on(replay, case, sample, tools[sample.side])
     return samples
 
 

@@ -178,7 +178,7 @@ def same_as(draft: Draft) -> list[Case]:
 _JSON_SENT = ("expectation", "stubs")
 
 
-def _on_stored[**P](learn: Callable[P, Any]) -> Callable[[Callable[P, Case]], Callable[P, Case]]:
+def _on_stored[**P](learn: Callable[..., object]) -> Callable[[Callable[P, Case]], Callable[P, Case]]:
     """A use case on cases as they are kept, for callers who see marks: `learn` reads what they were shown."""
 
     def decorate(use_case: Callable[P, Case]) -> Callable[P, Case]:

@@ -20,7 +20,7 @@ from quality.cases.record import Case as CaseRecord
 from quality.models import Case, CaseVersion, Replay, ReplayCase, ReplayFinding, ReplaySample, ReplaySide
 from quality.pages.access import TenantRequest, tenant_view
 from quality.pages.replays import filter_of, replay_at, sides_of
-from quality.replay import findings, judging, matrix, sample_view, stored
+from quality.replay import findings, judging, matrix, sample_view
 from quality.replay.findings import FAILING, FindingConflict
 from quality.replay.matrix import Cell, Row, RowFilter
 from quality.replay.sample_view import SampleView, Sent
@@ -166,7 +166,7 @@ def _column(
 
 def _votes(replay: Replay, record: CaseRecord, sample: ReplaySample, tools: str | None) -> list[dict[str, Any]]:
     try:
-        return judging.votes_on(replay, record, stored.read_attempt(sample), tools)
+        return judging.votes_on(replay, record, sample, tools)
     except BadAttempt:  # the view says so
         return []
 

@@ -46,6 +46,7 @@ from quality.replay.wanted import RunSettings
 from tenants import endpoints, outbound
 from tenants.endpoints import ChosenModel
 from tenants.envelope import SecretInvalid
+from tenants.masking import reading
 from tenants.models import ModelEndpoint
 from tenants.scope import tenant_scope
 
@@ -168,11 +169,19 @@ def agreement_told(each: Agreement) -> dict[str, Any]:
     }
 
 
-def votes_on(replay: Replay, case: Case, attempt: Attempt, tools: Any = None) -> list[dict[str, Any]]:
-    """What was asked about one sample, with each vote and its rationale. Needs an open tenant scope."""
+def votes_on(replay: Replay, case: Case, sample: ReplaySample, tools: Any = None) -> list[dict[str, Any]]:
+    """What was asked about one sample, with each vote and its rationale. Needs an open tenant scope. Raises BadAttempt.
+
+    A question is found by its hash, which is that of what is kept."""
     endpoint = _endpoint(replay)
     if endpoint is None or not case.expectation.needs_judge:
         return []
+    reader = reading.current()
+    if reader is not None:
+        with reading.as_stored():
+            sample = ReplaySample.objects.select_related("replay_case").get(pk=sample.pk)
+            case = outcome.read_cases([sample.replay_case])[sample.replay_case_id]
+    attempt = stored.read_attempt(sample)
     asked: dict[str, Question] = {}
     answers = Stored(endpoint.model)
 
@@ -184,7 +193,7 @@ def votes_on(replay: Replay, case: Case, attempt: Attempt, tools: Any = None) ->
     rows = JudgeVote.objects.filter(question_sha256__in=list(asked)).order_by("pk")
     return [
         {
-            "rubric": asked[row.question_sha256].rubric,
+            "rubric": reader.prose(asked[row.question_sha256].rubric) if reader else asked[row.question_sha256].rubric,
             "model": row.model,
             "passed": row.verdict,
             "votes": row.votes,

@@ -42,6 +42,7 @@ from quality.replay import sides
 from quality.replay.estimate import AskedCase, Estimate, SideEstimate, estimated
 from quality.replay.wanted import Budget, RunSettings, SideSpec, Wanted
 from tenants import audit
+from tenants.masking import reading
 from tenants.models import ApiToken, ModelEndpoint, User
 
 __all__ = [
@@ -198,7 +199,7 @@ class _Version:
 def _versions(chosen: list[Case]) -> Iterator[_Version]:
     by_pk = {case.pk: case for case in chosen}
     rows = CaseVersion.objects.filter(case__in=chosen, number=F("case__version")).order_by("case__number")
-    for case_id, data in rows.values_list("case_id", "data").iterator(chunk_size=ROWS_AT_ONCE):
+    for case_id, data in _as_kept(rows):
         case = by_pk[case_id]
         try:
             yield _Version(case, read_stored(data, case.number))
@@ -208,6 +209,17 @@ def _versions(chosen: list[Case]) -> Iterator[_Version]:
                 "unreadable_case",
                 _("%(ref)s cannot be replayed: %(why)s. Mend it, or leave it out.") % {"ref": case.ref, "why": error},
             )
+
+
+def _as_kept(rows: QuerySet[CaseVersion]) -> Iterator[tuple[int, str]]:
+    """Records as they are kept, whoever asks: they are planned with, and not shown."""
+    found = rows.values_list("case_id", "data").iterator(chunk_size=ROWS_AT_ONCE)
+    while True:
+        with reading.as_stored():  # not around the `yield`, which would leave it open for who asks
+            row = next(found, None)
+        if row is None:
+            return
+        yield row
 
 
 def _planned(row: _Version, wanted: RunSettings) -> ReplayCase:

@@ -17,6 +17,7 @@ from quality.calls import CallFilter, CallRow, Cursor, Position, matching, rows_
 from quality.models import Feedback, Hint, ToolCall
 from quality.review.blind import hidden_calls
 from quality.review.hints import BY_NAME
+from tenants.masking import reading
 from tenants.models import User
 
 WINDOW = 2_000  # calls of the tool that one look goes through
@@ -175,9 +176,10 @@ def find(
     calls = matching(wanted).exclude(pk=call_id)
     if cursor:
         calls = calls.filter(cursor.position.older())
-    rows = list(_read_columns(calls.order_by("-started_at", "-id"))[: WINDOW + 1])
+    with reading.as_stored():  # compared, and not shown
+        rows = list(_read_columns(calls.order_by("-started_at", "-id"))[: WINDOW + 1])
+        (own,) = _read_columns(ToolCall.objects.filter(pk=call_id))
     more, rows = len(rows) > WINDOW, rows[:WINDOW]
-    (own,) = _read_columns(ToolCall.objects.filter(pk=call_id))
     faults = _faults([call_id, *(row["pk"] for row in rows)], user)
     mine = traits_of(own["short_args"], own["told"], faults.get(call_id, ()))
     alike = []

@@ -1,5 +1,6 @@
 """A turn begins: a row, committed, then a hint to the workers. And how one is called off."""
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,15 +14,18 @@ from quality import languages, tasks
 from quality.ingest.jsontext import dump, storable
 from quality.ingest.records import MAX_NAME_CHARS, fingerprint
 from quality.models import ENDED, Channel, Turn, TurnRun, TurnState
+from quality.stored import json_sent
 from quality.turns.endings import cancel_parked_turn, close_overtaken
 from quality.turns.history import check_history
 from tenants import audit
+from tenants.masking import reading
 from tenants.models import ApiToken, User
 from tenants.scope import current_tenant_id
 
 SOURCE = "engine"
 CANCEL_CHANNEL = "turn_cancel"
 MAX_TEXT_CHARS = 100_000
+MAX_LEARNT = 20  # turns of the conversation whose marks may stand in a message
 
 
 class TurnConflict(Exception):
@@ -57,6 +61,7 @@ def create_turn(
     }
     _check(text=text, names=names)
     check_history(history or ())
+    text, contact_id, history = _put_back(conversation_id, text, contact_id, history)
     external_id = storable(external_id) or uuid.uuid4().hex
     digest = bytes.fromhex(fingerprint(text, conversation_id, model_label, style_id, dump(history)))
     if found := Turn.objects.filter(source=SOURCE, external_id=external_id).first():
@@ -90,6 +95,20 @@ def create_turn(
     )
     hint(turn.pk)
     return turn
+
+
+def _put_back(
+    conversation_id: str, text: str, contact_id: str, history: Sequence[Mapping[str, Any]] | None
+) -> tuple[str, str, Sequence[Mapping[str, Any]] | None]:
+    """What was sent by somebody who sees marks, with what is behind those of the conversation: a model must not read
+    marks where a person wrote of a value. Raises ValidationError for others."""
+    if reading.current() is None:
+        return text, contact_id, history
+    if conversation_id:
+        newest = Turn.objects.filter(conversation_id=conversation_id).order_by("-pk")[:MAX_LEARNT]
+        list(newest.values_list("contact_id", "messages"))
+    told = json.loads(json_sent("text", dump(text))), json.loads(json_sent("contact_id", dump(contact_id)))
+    return *told, None if history is None else json.loads(json_sent("history", dump(list(history))))
 
 
 def hint(turn_id: int) -> None:

@@ -46,6 +46,10 @@ class Reading:
     def sentence(self, text: str, *, cut: bool = False) -> str:
         return self.masker.sentence(text, self.memory, cut=cut)
 
+    def hides(self, text: str) -> bool:
+        """Is there a mark in a text as it was read, with something behind it?"""
+        return any(self.memory.get(mark.group(), "") != mark.group() for mark in MARK.finditer(text))
+
     def put_back(self, text: str) -> str:
         self._note(text)
         return restored(text, self.memory)

@@ -15,6 +15,7 @@ from quality.improve import proposals
 from quality.improve.groups import GroupKey, NoSuchGroup
 from quality.models import ArtifactKind, CoachItem, CoachRun, Feedback, Proposal, ProposalState
 from tenants import audit, styles
+from tenants.masking import reading
 from tenants.models import Style, StyleVersion, User
 from tenants.styles import StyleText
 
@@ -90,6 +91,7 @@ def accept(run: CoachRun, item_ids: Iterable[int], *, by: User) -> Accepted:
     """
     style, text = style_of(run)
     items = _open_items(run, item_ids)
+    _refuse_masked(items)
     changed = with_items(text, items)
     if changed == text:
         raise ValidationError(_("The style says all of this already."))
@@ -108,6 +110,15 @@ def dismiss(run: CoachRun, item_ids: Iterable[int], *, by: User) -> None:
     _record("coach.dismissed", run, items, by)
 
 
+def _refuse_masked(items: Iterable[CoachItem]) -> None:
+    """A style holds what its readers see: neither marks of values that somebody may not see, nor those values for
+    them."""
+    reader = reading.current()
+    if reader and any(reader.hides(text) for one in items for text in (one.text, one.user_text, one.assistant_text)):
+        raise ValidationError(_("Something in it is masked for you. Somebody who may see it has to accept it."))
+
+
+@reading.as_stored()  # found in the style by what it says
 @transaction.atomic
 def revoke(item: CoachItem, *, by: User) -> Style:
     """Take an accepted item out of the style again, as another version. With the last item of a version its proposals
