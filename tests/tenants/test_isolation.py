@@ -216,43 +216,6 @@ def test_no_page_and_no_answer_shows_another_tenants_word(client, sides):
     assert shown >= 10  # its own word is there
 
 
-# What a well-meant request sends, by the last word of its address; a label to all others.
-BODIES: dict[str, dict[str, str]] = {
-    **{step: {} for step in ("undo", "reopen", "case", "archive", "restore", "judge")},
-    "dismiss": {"reason": "no"},
-    "apply": {"kind": "other", "note": "done"},
-    "merge": {"other": "REG-11"},
-}
-
-
-def test_ids_of_another_tenant_do_not_exist(client, sides):
-    alpha, beta = sides
-    client.force_login(alpha.admin.user)
-    with_id = [path for path in addresses(beta, slug="alpha") if re.search(r"/(REG-)?\d+(/|$)", path)]
-    assert len(with_id) >= 20
-    for path in with_id:
-        headers = {"Authorization": f"Bearer {alpha.token}"} if path.startswith("/api") else {}
-        label = BODIES.get(path.rpartition("/")[2], {"label": "other"})
-        for response in (
-            client.get(path, headers=headers),
-            client.post(path, label, "application/json", headers=headers) if headers else client.post(path, label),
-        ):
-            assert response.status_code in (404, 405), (path, response.status_code)
-            assert beta.word not in body(response)
-
-
-def test_another_tenants_pages_do_not_exist_for_outsiders(client, sides):
-    alpha, beta = sides
-    pages = [path for path in addresses(beta, slug="beta") if path.startswith("/t/")]
-    assert len(pages) >= 12
-    for path in pages:
-        client.logout()
-        assert client.get(path).status_code in (302, 405), path  # to the sign-in
-        client.force_login(alpha.admin.user)
-        for send in (client.get, client.post):
-            assert send(path).status_code in (404, 405), (send.__name__, path)
-
-
 def test_labels_on_another_tenants_calls_are_refused_and_leave_nothing(client, sides):
     alpha, beta = sides
     headers = {"Authorization": f"Bearer {alpha.token}"}
