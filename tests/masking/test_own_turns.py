@@ -8,8 +8,19 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection
 
-from quality.models import ENDED, DecisionKind, FeedbackEvent, ModelReply, ToolCall, Turn, TurnEvent, TurnState
+from quality.models import (
+    ENDED,
+    CaseVersion,
+    DecisionKind,
+    FeedbackEvent,
+    ModelReply,
+    ToolCall,
+    Turn,
+    TurnEvent,
+    TurnState,
+)
 from quality.review.items import item_of_call
 from quality.review.labelling import record_label
 from quality.turns.create import cancel_turn
@@ -174,6 +185,30 @@ def _is_left(tenant: Tenant, table: Any, column: Any, running: set[int]) -> bool
             rows = rows.exclude(turn_id__in=running)
         text = str(list(rows.values_list(column.attname, flat=True)))
     return "zkpat." in text or (getattr(column, "is_data", False) and bool(CANARY.search(text)))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "text"),
+    [
+        ("agent_tool_call_decisions", "kind", "{masked:a:00000000}"),
+        ("audit_events", "detail", "{masked:a:00000000}"),
+        ("agent_tool_call_feedback_events", "note", "another note"),
+        ("agent_tool_call_feedback_events", "note", None),
+    ],
+)
+def test_histories_can_be_masked_and_not_rewritten(tenant, table, column, text):
+    with pytest.raises(DatabaseError, match="only evidence in histories"), tenant_scope(tenant):
+        connection.cursor().execute("SELECT mask_history(%s, %s, '{1}', ARRAY[%s])", [table, column, text])
+
+
+def test_histories_of_others_are_out_of_reach(tenant, other_tenant):
+    with tenant_scope(tenant):
+        version = CaseVersion.objects.get(case=CaseFactory())
+    with tenant_scope(other_tenant), connection.cursor() as cursor:
+        text = "{masked:a:00000000}"
+        cursor.execute("SELECT mask_history(%s, 'data', %s, %s)", [version._meta.db_table, [version.pk], [text]])
+    with tenant_scope(tenant):
+        assert CaseVersion.objects.get().data == version.data
 
 
 def test_turns_that_run_are_left_alone(tenant, admin):
