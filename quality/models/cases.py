@@ -100,7 +100,7 @@ class CaseVersion(TenantModel):
     )
     number = models.PositiveIntegerField()
     data = EvidenceField()
-    note = models.TextField(blank=True, help_text="Why it was changed.")
+    note = ProseField(blank=True, help_text="Why it was changed.")
     by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
     token_id = models.BigIntegerField(null=True)
     at = models.DateTimeField(default=timezone.now)

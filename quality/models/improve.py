@@ -163,7 +163,7 @@ class CoachRun(TenantModel):
     method = models.TextField(blank=True, help_text="model or rules: who wrote the items.")
     model_label = models.TextField(blank=True)
     state = models.TextField(choices=CoachState.choices, default=CoachState.QUEUED)
-    failure = models.TextField(blank=True, help_text="Why it failed, and what to do.")
+    failure = ProseField(blank=True, help_text="Why it failed, and what to do.")
     feedback_ids = ArrayField(models.BigIntegerField(), default=list, help_text="What it was given to read.")
     exchanges = EvidenceField(null=True, help_text="Each request to the model with the body it answered, as received.")
     summary = ProseField(blank=True, help_text="The rationale of the whole, as the coach gives it.")

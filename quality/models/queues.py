@@ -335,7 +335,7 @@ class SuggestionRun(TenantModel):
     completion_tokens = models.PositiveBigIntegerField(default=0)
     place = models.JSONField(default=dict, help_text="Where it goes on.")
     ended_why = models.TextField(blank=True)
-    failure = models.TextField(blank=True)
+    failure = ProseField(blank=True)
     fence = models.PositiveIntegerField(default=0, help_text="Raised by each claim: an older holder writes nothing.")
     leased_until = models.DateTimeField(null=True)
     created_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+", db_index=False)

@@ -90,7 +90,7 @@ class Replay(TenantModel):
     name = models.CharField(max_length=120, blank=True)
     state = models.TextField(choices=ReplayState.choices, default=ReplayState.QUEUED)
     stage = models.TextField(choices=Stage.choices, default=Stage.SAMPLES)
-    failure = models.TextField(blank=True, help_text="Why it failed, and what to do.")
+    failure = ProseField(blank=True, help_text="Why it failed, and what to do.")
     query = models.TextField(blank=True, help_text="Filter that the cases were chosen by, for people.")
     settings = models.JSONField(default=dict, help_text="Samples, concurrency, budgets: see quality.replay.plan.")
     estimate = models.JSONField(default=dict, help_text="What it was thought to take, before it began.")

@@ -5,6 +5,7 @@ import datetime as dt
 from django.db import models
 from django.utils import timezone
 
+from quality.models.base import ProseField
 from quality.models.turns import Turn
 from tenants.models import TenantManager, TenantModel, User
 from tenants.models.base import tenant_key
@@ -14,7 +15,7 @@ class Schedule(TenantModel):
     """A message that is sent to the agent whenever the cron expression says so, in its own time zone."""
 
     name = models.CharField(max_length=120)
-    text = models.TextField(help_text="The user's message.")
+    text = ProseField(help_text="The user's message.")
     cron = models.CharField(max_length=120, help_text="Minute, hour, day, month, weekday.")
     zone = models.CharField(max_length=64, default="UTC")
     is_enabled = models.BooleanField(default=True)
