@@ -1,5 +1,6 @@
 """Rules that the templates and the pages' code keep, read from their text."""
 
+import json
 import re
 from pathlib import Path
 
@@ -26,6 +27,14 @@ def test_templates_mark_nothing_safe_and_hold_nothing_inline(template):
     assert [word for word in BANNED if word in (html if word.startswith(" ") else text)] == []
     assert re.findall(r"<script(?![^>]*\bsrc=)", text) == []
     assert re.findall(r"<style", text) == []
+
+
+def test_htmx_evaluates_nothing_and_keeps_nothing():
+    config = json.loads(
+        re.search(r"name=\"htmx-config\"\s+content='([^']+)'", (ROOT / "templates/base.html").read_text())[1]
+    )
+    locked = {"allowEval": False, "allowScriptTags": False, "selfRequestsOnly": True, "historyCacheSize": 0}
+    assert config | locked | {"includeIndicatorStyles": False} == config
 
 
 def test_no_code_marks_data_as_safe():
