@@ -182,6 +182,18 @@ class ToolCall(TenantModel):
             models.Index(fields=["tenant", "-started_at", "-id"], name="agent_tool_calls_newest_idx"),
             models.Index(fields=["tenant", "tool_name", "-started_at", "-id"], name="agent_tool_calls_tool_idx"),
             models.Index(fields=["tenant", "conversation_id", "-started_at"], name="agent_tool_calls_conv_idx"),
+            *(
+                models.Index(
+                    fields=["tenant", column, "-started_at", "-id"],
+                    name=f"agent_tool_calls_{name}_idx",
+                    condition=~models.Q(**{column: ""}),
+                )
+                for name, column in (
+                    ("contact", "contact_id"),
+                    ("msg", "message_id"),
+                    ("out", "outbound_message_id"),
+                )
+            ),
             models.Index(
                 fields=["tenant", "-started_at", "-id"],
                 name="agent_tool_calls_error_idx",
