@@ -9,14 +9,23 @@ from django.utils.translation import gettext as _
 from tenants.masking import reading
 from tenants.masking.reading import Reading, UnknownMark
 
+UNKNOWN_MARK = "unknown_mark"
+
 
 def unknown(error: UnknownMark) -> ValidationError:
     """What is told of a mark that its sender was not shown."""
     return ValidationError(
         _("%(mark)s stands for a value that you may not see, and that is not here. Take it out."),
-        code="unknown_mark",
+        code=UNKNOWN_MARK,
         params={"mark": error.mark},
     )
+
+
+def is_unknown_mark(error: ValidationError) -> bool:
+    """Was something refused for a mark alone? A column refuses what its form let through."""
+    if hasattr(error, "error_dict"):
+        return all(one.code == UNKNOWN_MARK for found in error.error_dict.values() for one in found)
+    return all(one.code == UNKNOWN_MARK for one in error.error_list)
 
 
 def json_sent(field: str, text: str) -> str:

@@ -16,6 +16,7 @@ from quality.review.items import NoSuchItem
 from quality.turns.create import TurnConflict, cancel_turn
 from quality.turns.decide import AlreadyDecided
 from quality.websocket.caller import Caller
+from tenants.masking.reading import reading_as
 from tenants.scope import tenant_scope
 
 MAX_BYTES = 1024 * 1024
@@ -67,12 +68,12 @@ def read(text: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def send(caller: Caller, wanted: dict[str, Any]) -> Turn:
-    with tenant_scope(caller.tenant):
+    with reading_as(caller.masker), tenant_scope(caller.tenant):
         return begin_turn(wanted, Channel.WEBSOCKET, by=caller.user, token=caller.token)
 
 
 def answer(caller: Caller, turn_id: int, wanted: dict[str, Any]) -> None:
-    with tenant_scope(caller.tenant):
+    with reading_as(caller.masker), tenant_scope(caller.tenant):
         answer_calls(turn_id, wanted, by=caller.user, token=caller.token)
 
 
