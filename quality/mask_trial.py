@@ -20,7 +20,7 @@ from tenants.models import MaskRule, Role
 
 MAX_TEXT = 20_000  # characters of one text
 NEWEST = 200  # calls that are counted
-MAX_COUNTED = 5_000  # characters of arguments, and of the result, of each of them
+MAX_COUNTED = 2_000  # characters of arguments, and of the result, of each of them
 MAX_SHOWN = 5  # calls that are named
 EXPORT = "export"
 
