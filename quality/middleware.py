@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Callable
 from functools import cache
 
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import SESSION_KEY, logout
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -18,6 +18,7 @@ from django.utils.cache import add_never_cache_headers
 
 from quality.streaming import Busy
 from tenants.context import request_id
+from tenants.sessions import SIGNED_IN_AT, is_over
 
 type View = Callable[[HttpRequest], HttpResponseBase]
 
@@ -101,20 +102,28 @@ class BusyMiddleware:
 
 
 class SessionRenewalMiddleware:
-    """Sessions end after SESSION_COOKIE_AGE without a request. Renewed once they are an hour old, since a write for
-    each request would cost more than it tells."""
+    """Sessions end after SESSION_COOKIE_AGE without a request, and after SESSION_MAX_AGE_S however busy. Renewed once
+    they are an hour old, since a write for each request would cost more than it tells."""
 
     def __init__(self, get_response: View) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if SESSION_KEY in request.session and time.time() - request.session.get(RENEWED_AT, 0) > RENEW_AFTER_S:
-            renew_session(None, request)
+        if SESSION_KEY in request.session:
+            if is_over(request.session):
+                logout(request)
+            elif time.time() - request.session.get(RENEWED_AT, 0) > RENEW_AFTER_S:
+                renew_session(request)
         return self.get_response(request)
 
 
 @receiver(user_logged_in)
-def renew_session(sender: object, request: HttpRequest, **_: object) -> None:
+def begin_session(sender: object, request: HttpRequest, **_: object) -> None:
+    request.session[SIGNED_IN_AT] = int(time.time())
+    renew_session(request)
+
+
+def renew_session(request: HttpRequest) -> None:
     """To change a session is to save it, with a new end."""
     request.session[RENEWED_AT] = int(time.time())
 

@@ -322,6 +322,7 @@ SIGNIN_LINK_AGE_S = 24 * 3600
 
 SESSION_COOKIE_NAME = "__Host-qlab_session" if SECURE else "qlab_session"
 SESSION_COOKIE_AGE = 12 * 3600  # without a request; SessionRenewalMiddleware renews it
+SESSION_MAX_AGE_S = 7 * 24 * 3600  # then one signs in again, however busy one was
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE

@@ -18,6 +18,7 @@ from django.utils import timezone
 from tenants import audit
 from tenants.models import Invitation, Membership, Role, Tenant, User
 from tenants.scope import tenant_scope
+from tenants.sessions import is_over
 
 INVITATION_LIFE = dt.timedelta(days=7)
 
@@ -38,9 +39,12 @@ def tenant_by_slug(slug: str) -> Tenant | None:
 
 
 def session_user(key: str) -> User | None:
-    """Who is signed in by the session with this key now; None once they signed out or the account was closed."""
+    """Who is signed in by the session with this key now; None once they signed out, the session has lasted for too
+    long, or the account was closed."""
     request = HttpRequest()
     request.session = SessionStore(key)
+    if is_over(request.session):
+        return None
     user = get_user(request)
     return user if isinstance(user, User) else None
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from playwright.sync_api import (
 )
 
 from tenants.models import Membership, User
+from tenants.sessions import SIGNED_IN_AT
 from tests.browser.turns import house, turn_servers, turn_worker  # noqa: F401  (fixtures)
 from tests.replay.lab import Models
 from tests.service import ROOT, Service
@@ -141,6 +143,7 @@ def desk(browser: Browser, live_service: Service, db: None) -> Iterator[Callable
 def _session(user: User) -> str:
     """The key of a session in which this user is signed in."""
     store = SessionStore()
+    store[SIGNED_IN_AT] = int(time.time())
     store["_auth_user_id"] = str(user.pk)
     store["_auth_user_backend"] = settings.AUTHENTICATION_BACKENDS[0]
     store["_auth_user_hash"] = user.get_session_auth_hash()

@@ -8,6 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 
+from tenants import access
 from tenants.models import AuditEvent, Membership, Role, User
 from tenants.scope import tenant_scope
 from tests.factories import MembershipFactory, TenantFactory, UserFactory
@@ -117,6 +118,30 @@ def test_a_session_is_renewed_while_it_is_used(client, member):
     session.save()
     assert "qlab_session" in client.get("/t/acme/members/").cookies
     assert client.session["renewed_at"] >= first
+
+
+def test_a_session_ends_after_a_week_however_busy(client, member, settings):
+    sign_in(client)
+    session = client.session
+    assert access.session_user(session.session_key) == member.user
+    session["signed_in_at"] -= settings.SESSION_MAX_AGE_S + 1
+    session.save()
+    assert access.session_user(session.session_key) is None
+    assert client.get("/t/acme/members/").url.startswith("/signin/")
+    assert not client.session.exists(session.session_key)
+
+
+def test_the_cookie_is_out_of_reach_and_another_one_after_the_sign_in(client, member):
+    client.cookies["qlab_session"] = "a" * 32  # what somebody else put there
+    cookie = sign_in(client).cookies["qlab_session"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["domain"]) == (True, "Lax", "/", "")
+    assert cookie.value != "a" * 32
+
+
+def test_sessions_outlive_a_new_secret_key(client, member, settings):
+    sign_in(client)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another one of fifty characters " * 2, [settings.SECRET_KEY]
+    assert client.get("/t/acme/members/").status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A wrong value in the environment stops the start and names the variable."""
 
 import os
+import secrets
 import subprocess
 import sys
 
@@ -64,3 +65,21 @@ def test_commands_that_need_no_database_start_with_nothing_set():
         timeout=60,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def production(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command under the settings of a service that is reached over https alone."""
+    served = {"SECURE": "true", "ALLOWED_HOSTS": "lab.example.com", "CSRF_TRUSTED_ORIGINS": "https://lab.example.com"}
+    env = os.environ | {"DJANGO_SETTINGS_MODULE": "quality.settings", "SECRET_KEY": secrets.token_urlsafe(60)} | served
+    return subprocess.run([sys.executable, *command], env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_the_check_for_deployment_finds_nothing_in_the_settings_of_production():
+    done = production(["manage.py", "check", "--deploy", "--fail-level", "WARNING"])
+    assert done.returncode == 0, done.stderr
+
+
+def test_cookies_of_production_go_over_https_to_this_host_alone():
+    names = ("SESSION_COOKIE_NAME", "CSRF_COOKIE_NAME", "SESSION_COOKIE_SECURE", "CSRF_COOKIE_SECURE")
+    done = production(["-c", f"from django.conf import settings; print(*[getattr(settings, n) for n in {names}])"])
+    assert done.stdout.split() == ["__Host-qlab_session", "__Host-qlab_csrf", "True", "True"], done.stderr

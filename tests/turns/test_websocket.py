@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -22,6 +23,7 @@ from quality.websocket import messages
 from tenants.access import remove_member
 from tenants.models import Membership, Role, User
 from tenants.scope import tenant_scope
+from tenants.sessions import SIGNED_IN_AT
 from tenants.tokens import revoke_token
 from tests import environment
 from tests.service import Service, running_service
@@ -56,6 +58,7 @@ def session(live_service: Service) -> Callable[[User], dict[str, str]]:
 
     def sign_in(user: User) -> dict[str, str]:
         store = SessionStore()
+        store[SIGNED_IN_AT] = int(time.time())
         store[SESSION_KEY] = str(user.pk)
         store[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
         store[HASH_SESSION_KEY] = user.get_session_auth_hash()
