@@ -77,7 +77,9 @@ def masked_record(record: str, *, kind: str, masker: Masker) -> str:
     """JSON text of a record. What is masked for its place is masked in what stands before it, too."""
     line = _Line(Reading(masker))
     masked = rewrite(record, RECORDS[kind], line)
-    return rewrite(masked, RECORDS[kind], line) if line.reading.memory else masked
+    found = [value for mark, value in line.reading.memory.items() if isinstance(value, str) and value != mark]
+    again = (masker.paths or masker.keys) and any("\\" in masked or value in masked for value in found)
+    return rewrite(masked, RECORDS[kind], line) if again else masked
 
 
 def masked_cells(names: Sequence[str], cells: Sequence[str | None], masker: Masker) -> list[str | None]:

@@ -119,6 +119,8 @@ def decoded(token: str) -> Text:
     """The characters of a string's spelling, which may be cut off anywhere."""
     is_cut = len(token) < 2 or not token.endswith('"') or _is_escaped_end(token)
     body = _ESCAPE_AT_END.sub("", token[1:]) if is_cut else token[1:-1]
+    if "\\" not in body:
+        return Text(body, is_cut)
     try:
         return Text(json.loads(f'"{body}"', strict=False), is_cut)
     except ValueError:
