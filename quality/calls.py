@@ -23,6 +23,7 @@ from tenants.scope import current_tenant_id
 PAGE_SIZE = 50
 MAX_PAGE_SIZE = 200
 COUNT_CAP = 10_000
+HINT_CAP = 500
 PREVIEW_CHARS = 200
 UNLABELLED = "none"
 ANY_HINT = "any"
@@ -394,16 +395,16 @@ def count(wanted: CallFilter) -> int:
 
 
 def hint_counts() -> dict[str, int]:
-    """How many calls outside the archive have a hint, by rule; COUNT_CAP + 1 stands for more. One query, on indexes
-    alone."""
+    """How many calls outside the archive have a hint, by rule; HINT_CAP + 1 stands for more. One query, on indexes
+    alone; the order lets it stop at the cap."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT r.name, (SELECT count(*) FROM (SELECT DISTINCT h.started_at, h.call_id "
             "FROM agent_tool_call_hints h WHERE h.tenant_id = %(tenant)s AND h.rule = r.name AND h.call_id IS NOT NULL "
             "AND NOT EXISTS (SELECT 1 FROM agent_tool_call_reviews a WHERE a.tenant_id = %(tenant)s "
             "AND a.call_id = h.call_id AND a.archived_at IS NOT NULL) "
-            "LIMIT %(cap)s) c) FROM unnest(%(rules)s::text[]) r(name)",
-            {"tenant": current_tenant_id(), "rules": list(BY_NAME), "cap": COUNT_CAP + 1},
+            "ORDER BY h.started_at DESC, h.call_id DESC LIMIT %(cap)s) c) FROM unnest(%(rules)s::text[]) r(name)",
+            {"tenant": current_tenant_id(), "rules": list(BY_NAME), "cap": HINT_CAP + 1},
         )
         return dict(cursor.fetchall())
 

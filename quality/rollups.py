@@ -28,6 +28,8 @@ _COLUMNS: Final = {
     "source": "source = %(source)s",
     "toolset": "toolset_id = (SELECT id FROM agent_toolsets WHERE tenant_id = %(tenant)s AND sha256 = %(toolset)s)",
 }
+# Both ends of the period stand as they are: of `greatest` and `least` the planner expects a third of all calls each,
+# and reads the table from end to end for a single hour.
 _READ: Final = """
 WITH marked AS (
     SELECT hour FROM touched_hours WHERE tenant_id = %(tenant)s AND hour >= %(floor)s AND hour < %(until)s
@@ -39,8 +41,8 @@ WITH marked AS (
     UNION ALL
     SELECT m.hour, c.* FROM marked m CROSS JOIN LATERAL (
         SELECT {key} AS key, count(*), count(*) FILTER (WHERE is_error), count(is_error) FROM agent_tool_calls
-        WHERE tenant_id = %(tenant)s AND started_at >= greatest(m.hour, %(since)s)
-            AND started_at < least(m.hour + interval '1 hour', %(until)s) {narrowed}
+        WHERE tenant_id = %(tenant)s AND started_at >= m.hour AND started_at < m.hour + interval '1 hour'
+            AND started_at >= %(since)s AND started_at < %(until)s {narrowed}
         GROUP BY 1
     ) c
 )

@@ -78,7 +78,7 @@ def _hint_choices(chosen: str) -> list[tuple[str, str, str]]:
     """Value, word, and how many calls there are of each rule that says anything, and of the one chosen."""
     counts = calls.hint_counts()
     return [
-        (rule.name, str(rule.word), number(counts[rule.name]) if counts[rule.name] <= calls.COUNT_CAP else _("many"))
+        (rule.name, str(rule.word), number(counts[rule.name]) if counts[rule.name] <= calls.HINT_CAP else _("many"))
         for rule in RULES
         if counts[rule.name] or rule.name == chosen
     ]

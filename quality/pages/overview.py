@@ -1,6 +1,7 @@
 """The overview of a tenant: how much came in, what failed, what reviewers say."""
 
 import datetime as dt
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -96,7 +97,8 @@ def overview(request: TenantRequest) -> HttpResponse:
     today = timezone.localdate()
     first = today - dt.timedelta(days=days - 1)
     period = in_period(replace(wanted, since=timezone.make_aware(dt.datetime.combine(first, dt.time()))))
-    summary = summarise(period)
+    counts = rollups.by_day(period, by="tool_name")
+    summary = summarise(period, counts)
     labelled_calls = sum(tool.num_labelled for tool in summary.tools)
     query = conditions(QueryDict() if faults else request.GET, ("tool", "style", "model", "source", "toolset"))
     context = {
@@ -112,7 +114,7 @@ def overview(request: TenantRequest) -> HttpResponse:
         "tools": [(tool, segments(tool)) for tool in summary.tools[:50]],
         "hidden_tools": max(0, len(summary.tools) - 50),
         "labels": Label.choices,
-        "chart": chart(_per_day(period), first, today),
+        "chart": chart(_per_day(counts), first, today),
         "hints": _hints(request, period, query, first),
         "imports": last_imports(),
         "has_older": summary.num_calls == 0 and ToolCall.objects.order_by().exists(),
@@ -209,9 +211,14 @@ def _placed(point: rates.Point, number: int, url: str) -> TrendPoint:
     )
 
 
-def _per_day(period: CallFilter) -> dict[dt.date, tuple[int, int]]:
+def _per_day(counts: Iterable[rollups.Count]) -> dict[dt.date, tuple[int, int]]:
     """Calls and errors of each day on which there were some."""
-    return {day.day: (day.num_calls, day.num_errors) for day in rollups.by_day(period) if day.day}
+    found: dict[dt.date, tuple[int, int]] = {}
+    for one in counts:
+        if one.day:
+            calls, errors = found.get(one.day, (0, 0))
+            found[one.day] = (calls + one.num_calls, errors + one.num_errors)
+    return found
 
 
 def chart(per_day: dict[dt.date, tuple[int, int]], first: dt.date, last: dt.date) -> dict[str, Any]:

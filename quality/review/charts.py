@@ -7,6 +7,7 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from django.db import connection
@@ -76,6 +77,11 @@ class Asked:
     def period(self) -> CallFilter:
         return replace(self.calls, since=_midnight(self.first), until=_midnight(self.last + dt.timedelta(days=1)))
 
+    @cached_property
+    def counts(self) -> Sequence[rollups.Count]:
+        """The calls by day and tool, counted once for all charts."""
+        return rollups.by_day(self.period, by="tool_name")
+
 
 def pieces(asked: Asked, most: int = MAX_PIECES) -> tuple[Piece, ...]:
     """The days in at most `most` pieces of the same length; the last one may be shorter."""
@@ -87,14 +93,13 @@ def pieces(asked: Asked, most: int = MAX_PIECES) -> tuple[Piece, ...]:
 
 def volume(asked: Asked) -> Chart:
     """Calls by tool."""
-    counts = rollups.by_day(asked.period, by="tool_name")
-    return _stacked(asked, ((one.day, one.key, one.num_calls) for one in counts))
+    return _stacked(asked, ((one.day, one.key, one.num_calls) for one in asked.counts))
 
 
 def errors(asked: Asked) -> Chart:
     """Share of failed calls among those whose outcome was recorded, of the tools with most of them."""
     found: dict[str, dict[Any, tuple[int, int]]] = defaultdict(dict)
-    for one in rollups.by_day(asked.period, by="tool_name"):
+    for one in asked.counts:
         found[one.key][one.day] = (one.num_errors, one.num_outcomes)
     return _shares(pieces(asked), found)
 

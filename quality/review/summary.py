@@ -5,6 +5,7 @@ Calls and errors are counted where they happened, labels on the items of the sam
 
 import datetime as dt
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,9 +84,10 @@ def in_period(wanted: CallFilter | None = None) -> CallFilter:
     return replace(wanted, since=wanted.since or until - PERIOD, until=until, archived=WITH_ARCHIVED)
 
 
-def summarise(wanted: CallFilter | None = None) -> Summary:
+def summarise(wanted: CallFilter | None = None, counts: Iterable[rollups.Count] | None = None) -> Summary:
     """What a filter lets through (of it tools, style, model, source, toolset and time count), by default all of the
-    last 30 days. Three queries; calls are counted by the hour already."""
+    last 30 days. Three queries; calls are counted by the hour already, and not again if `counts` brings them by tool,
+    of one time or of several."""
     period = in_period(wanted)
     assert period.since
     assert period.until
@@ -98,15 +100,19 @@ def summarise(wanted: CallFilter | None = None) -> Summary:
         labels[label] += number
         if on_calls:
             by_tool.setdefault(tool_name, {})[label] = on_calls
+    calls: dict[str, tuple[int, int, int]] = {}
+    for one in rollups.by_tool(period) if counts is None else counts:
+        before = calls.get(one.key, (0, 0, 0))
+        calls[one.key] = (before[0] + one.num_calls, before[1] + one.num_errors, before[2] + one.num_outcomes)
     tools = [
         ToolSummary(
-            tool_name=count.key,
-            num_calls=count.num_calls,
-            num_errors=count.num_errors,
-            num_outcomes=count.num_outcomes,
-            labels=by_tool.get(count.key, {}),
+            tool_name=name,
+            num_calls=num_calls,
+            num_errors=num_errors,
+            num_outcomes=num_outcomes,
+            labels=by_tool.get(name, {}),
         )
-        for count in rollups.by_tool(period)
+        for name, (num_calls, num_errors, num_outcomes) in calls.items()
     ]
     tools.sort(key=lambda tool: (-tool.num_calls, tool.tool_name))
     return Summary(

@@ -1,5 +1,6 @@
 """Lists, counts, looks and similar calls read by index: the table of calls holds the rows of all tenants."""
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -7,10 +8,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from quality import calls
+from quality import calls, rollups
 from quality.calls import CallFilter
 from quality.models import ToolCall
-from quality.review import items, similar
+from quality.review import charts, items, similar
 from quality.review.bulk import preview, scope
 from tenants.models import Membership, Tenant, User
 from tenants.scope import tenant_scope
@@ -27,6 +28,10 @@ FILTERS = [
     CallFilter(archived="yes"),
     CallFilter(archived="any"),
     CallFilter(labels=("none",)),
+    CallFilter(contact="contact-7"),
+    CallFilter(contact="nobody"),
+    CallFilter(message="none"),
+    CallFilter(outbound_message="none"),
 ]
 
 
@@ -104,3 +109,29 @@ def test_a_look_at_all_calls_goes_by_the_index(tenant: Tenant, crowded: User, mo
         off, on = [query["sql"] for query in seen.captured_queries if "enable_seqscan" in query["sql"]]
         assert off.endswith("off")
         assert on.endswith("DEFAULT")
+
+
+def test_a_call_counted_by_the_hour_is_read_by_the_hour(tenant: Tenant, crowded: User) -> None:
+    """A period that ends within an hour counts the calls of that hour alone, whatever the planner knows of it."""
+    with tenant_scope(tenant):
+        newest = ToolCall.objects.order_by("-started_at").values_list("started_at", flat=True)[0]
+        while rollups.count_marked():
+            pass
+        period = CallFilter(since=newest - dt.timedelta(hours=5), until=newest - dt.timedelta(minutes=7))
+        with CaptureQueriesContext(connection) as seen:
+            rollups.by_day(period, by="tool_name")
+        assert len(seen) == 1
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN {seen.captured_queries[0]['sql']}")
+            assert "Seq Scan on agent_tool_calls" not in "\n".join(line for (line,) in cursor.fetchall())
+
+
+def test_charts_count_calls_once(tenant: Tenant, crowded: User) -> None:
+    with tenant_scope(tenant):
+        day = ToolCall.objects.order_by("started_at").values_list("started_at", flat=True)[0].date()
+        asked = charts.Asked(first=day, last=day, calls=CallFilter())
+        with CaptureQueriesContext(connection) as seen:
+            volume, errors = charts.volume(asked), charts.errors(asked)
+        assert len(seen) == 1
+        assert {one.key for one in errors.series} <= {f"tool-{number}" for number in range(7)}
+        assert sum(sum(one.values) for one in volume.series) == NUMBER  # type: ignore[arg-type]
