@@ -167,6 +167,11 @@ class QueueEntry(OnItem):
                 name="review_queue_entries_next_idx",
             ),
             models.Index(fields=["tenant", "call"], name="review_queue_entries_call_idx"),
+            models.Index(
+                fields=["tenant", "call"],
+                name="review_queue_entries_blind_idx",
+                condition=Q(is_blind=True, state="open"),
+            ),
             models.Index(fields=["tenant", "turn", "cycle"], name="review_queue_entries_turn_idx"),
             models.Index(
                 fields=["tenant", "queue", "tool_name"],

@@ -199,6 +199,11 @@ class ToolCall(TenantModel):
                 name="agent_tool_calls_error_idx",
                 condition=models.Q(is_error=True),
             ),
+            models.Index(
+                fields=["tenant", "-started_at", "-id"],
+                name="agent_tool_calls_no_end_idx",
+                condition=models.Q(is_error__isnull=True),
+            ),
         ]
 
     def __str__(self) -> str:
