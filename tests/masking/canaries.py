@@ -232,7 +232,13 @@ def rows_of_every_kind(by: User) -> None:
     CoachItem.objects.create(run=run, position=91, kind="example", user_text="Hi", assistant_text="Ho")
     Assignment.objects.update(note="later")
     BulkItem.objects.create(
-        action=BulkAction.objects.latest("pk"), turn=call.turn, call=call, state="failed", code="invalid", message="odd"
+        action=BulkAction.objects.latest("pk"),
+        turn=call.turn,
+        cycle=call.cycle,
+        call=call,
+        state="failed",
+        code="x",
+        message="odd",
     )
     GatewayDay.objects.create(
         day=timezone.now().date(), model_label="main", num_gaps=1, last_gap_at=timezone.now(), last_gap="odd"
