@@ -20,6 +20,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from random import Random
 from typing import Final
@@ -28,6 +29,7 @@ from quality.cases.statistics import Interval, agreed_shares, kappa_of, wilson
 
 SEED: Final = 2011
 RESAMPLES: Final = 1_000
+KEPT: Final = 512  # resampled figures; they are of counts alone, so the same ones of any tenant are the same
 FEW: Final = 20  # items; below, a figure is said to be of few
 MAX_PAIRED: Final = 30  # reviewers that are held against each other in pairs, those with most shared items
 _Z: Final = plain.NormalDist().inv_cdf(0.975)
@@ -40,6 +42,8 @@ type Table = Mapping[tuple[str, str], int]
 """On how many items one said this and the other that."""
 type Pattern = tuple[str, ...]
 """All answers on one item, sorted."""
+type Counts = tuple[tuple[Pattern, int], ...]
+"""How many items have which answers, sorted."""
 
 
 class Why(StrEnum):
@@ -216,7 +220,12 @@ def agreement(sheet: Sheet, labels: Sequence[str] = ()) -> Agreement:
 def alpha_and_raw(patterns: Mapping[Pattern, int]) -> tuple[Measure, Measure]:
     """Krippendorff's alpha, and the raw agreement in it, of how many items have which answers; items with one answer
     say nothing."""
-    sample = _Sample(patterns)
+    return _alpha_and_raw(tuple(sorted(patterns.items())))
+
+
+@lru_cache(maxsize=KEPT)
+def _alpha_and_raw(patterns: Counts) -> tuple[Measure, Measure]:
+    sample = _Sample(dict(patterns))
     chance = sample.chance
     if sample.raw is None:
         nothing = Measure(value=None, n=0, why=Why.NO_ITEMS)
@@ -261,7 +270,12 @@ def _against(label: str, pattern: Pattern) -> Pattern:
 
 def _again(against: Mapping[Pattern, int]) -> Measure:
     """Specific agreement on `_THIS`: each answer weighs the share of the item's other answers that are the same."""
-    given = {pattern: count for pattern, count in against.items() if _THIS in pattern}
+    return _again_of(tuple(sorted((pattern, count) for pattern, count in against.items() if _THIS in pattern)))
+
+
+@lru_cache(maxsize=KEPT)
+def _again_of(patterns: Counts) -> Measure:
+    given = dict(patterns)
     n = sum(given.values())
     if not n:
         return Measure(value=None, n=0, why=Why.NO_ITEMS)

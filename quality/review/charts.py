@@ -185,9 +185,11 @@ def agreed(asked: Asked) -> Chart:
 
 # The first label of an item is that of its first version, unless it was taken back and never given again.
 _TIME_TO_LABEL: Final = """
-SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY hours), percentile_cont(0.9) WITHIN GROUP (ORDER BY hours), count(*)
+SELECT piece, percentile_cont(0.5) WITHIN GROUP (ORDER BY hours), percentile_cont(0.9) WITHIN GROUP (ORDER BY hours),
+    count(*)
 FROM (
-    SELECT extract(epoch FROM f.created_at - r.started_at)::float / 3600 AS hours
+    SELECT width_bucket(f.created_at, %(starts)s::timestamptz[]) - 1 AS piece,
+        extract(epoch FROM f.created_at - r.started_at)::float / 3600 AS hours
     FROM agent_tool_call_feedback f
     JOIN agent_tool_call_reviews r ON r.tenant_id = f.tenant_id AND r.turn_id = f.turn_id AND r.cycle = f.cycle
         AND r.call_id IS NOT DISTINCT FROM f.call_id
@@ -196,7 +198,7 @@ FROM (
         AND NOT EXISTS (SELECT FROM agent_tool_call_feedback e
             WHERE e.tenant_id = f.tenant_id AND e.turn_id = f.turn_id AND e.cycle = f.cycle
                 AND e.call_id IS NOT DISTINCT FROM f.call_id AND (e.created_at, e.id) < (f.created_at, f.id))
-) t
+) t GROUP BY piece
 """
 
 
@@ -204,7 +206,8 @@ def time_to_label(asked: Asked) -> Chart:
     """Hours from a call to its first label, by when it was labelled: the middle and the ninth of ten. Labels that were
     brought along from elsewhere, before the call came in, are left out."""
     cut = pieces(asked)
-    found = [_hours_to_label(asked, one) for one in cut]
+    told = _hours_to_label(asked, cut)
+    found = [told.get(at, (None, None, 0)) for at in range(len(cut))]
     ns = tuple(n for _, _, n in found)
     return Chart(
         pieces=cut,
@@ -216,20 +219,21 @@ def time_to_label(asked: Asked) -> Chart:
     )
 
 
-def _hours_to_label(asked: Asked, piece: Piece) -> tuple[float | None, float | None, int]:
+def _hours_to_label(asked: Asked, cut: Sequence[Piece]) -> dict[int, tuple[float | None, float | None, int]]:
+    """The middle, the ninth of ten and the number of labels, by the number of the piece."""
     narrowed = "AND f.tool_name = ANY(%(tools)s)" if asked.calls.tools else ""
     narrowed += " AND f.style_id = %(style)s" if asked.calls.style else ""
     ends: dict[str, Any] = {
-        "since": _midnight(piece.first),
-        "until": _midnight(piece.last + dt.timedelta(days=1)),
+        "starts": [_midnight(piece.first) for piece in cut],
+        "since": _midnight(cut[0].first),
+        "until": _midnight(cut[-1].last + dt.timedelta(days=1)),
         "tenant": current_tenant_id(),
         "tools": list(asked.calls.tools),
         "style": asked.calls.style,
     }
     with connection.cursor() as cursor:
         cursor.execute(_TIME_TO_LABEL.format(narrowed=narrowed), ends)
-        middle, nine, n = cursor.fetchone()
-    return middle, nine, n
+        return {piece: (middle, nine, n) for piece, middle, nine, n in cursor.fetchall()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,11 +145,14 @@ def hints_in(period: CallFilter) -> list[HintSummary]:
             ("turn__", _columns(period)),
         )
     )
-    alone = Q(call=None) & of_turns & (Q(pk=None) if period.tools else Q())
+    hints = Hint.objects.filter(rule__in=list(BY_NAME), started_at__gte=period.since, started_at__lt=period.until)
+    if period.tools:
+        # A reply without a call is of no tool. The calls' own times let their index be read by tool and period.
+        hints = hints.filter(of_calls, call__started_at__gte=period.since, call__started_at__lt=period.until)
+    else:
+        hints = hints.filter((Q(call__isnull=False) & of_calls) | (Q(call=None) & of_turns))
     rows = (
-        Hint.objects.filter(rule__in=list(BY_NAME), started_at__gte=period.since, started_at__lt=period.until)
-        .filter((Q(call__isnull=False) & of_calls) | alone)
-        .values_list("rule")
+        hints.values_list("rule")
         .annotate(calls=Count("call", distinct=True), turns=Count("turn", distinct=True, filter=Q(call=None)))
         .order_by()
     )

@@ -13,6 +13,7 @@ from quality.calls import CallFilter
 from quality.models import ToolCall
 from quality.review import charts, items, similar
 from quality.review.bulk import preview, scope
+from quality.review.summary import hints_in, in_period
 from tenants.models import Membership, Tenant, User
 from tenants.scope import tenant_scope
 from tests import environment
@@ -32,6 +33,7 @@ FILTERS = [
     CallFilter(contact="nobody"),
     CallFilter(message="none"),
     CallFilter(outbound_message="none"),
+    CallFilter(error="none"),
 ]
 
 
@@ -84,6 +86,8 @@ def test_no_list_reads_the_table_of_calls_from_end_to_end(tenant: Tenant, crowde
             calls.tag_names,
             calls.hint_counts,
         ]
+        period = in_period(CallFilter(since=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), tools=("tool-3",)))
+        looks += [lambda: hints_in(period)]
         for wanted in FILTERS:
             looks += [
                 lambda wanted=wanted: calls.find(wanted),
@@ -135,3 +139,13 @@ def test_charts_count_calls_once(tenant: Tenant, crowded: User) -> None:
         assert len(seen) == 1
         assert {one.key for one in errors.series} <= {f"tool-{number}" for number in range(7)}
         assert sum(sum(one.values) for one in volume.series) == NUMBER  # type: ignore[arg-type]
+
+
+def test_time_to_label_is_one_query_however_many_pieces(tenant: Tenant, crowded: User) -> None:
+    with tenant_scope(tenant):
+        day = ToolCall.objects.order_by("started_at").values_list("started_at", flat=True)[0].date()
+        asked = charts.Asked(first=day - dt.timedelta(days=29), last=day, calls=CallFilter())
+        with CaptureQueriesContext(connection) as seen:
+            chart = charts.time_to_label(asked)
+        assert len(seen) == 1
+        assert [one.ns for one in chart.series] == [(*[0] * 29, NUMBER // 4)] * 2
