@@ -237,7 +237,7 @@ def rows_of_every_kind(by: User) -> None:
         cycle=call.cycle,
         call=call,
         state="failed",
-        code="x",
+        code="invalid",
         message="odd",
     )
     GatewayDay.objects.create(

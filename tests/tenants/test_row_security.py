@@ -89,6 +89,18 @@ def test_row_security_is_on_and_forced_with_both_checks_everywhere(db):
         assert all(policy[3] in ("*", "r") for policy in policies), table
 
 
+def test_every_policy_says_the_same(db):
+    said = rows(
+        """
+        SELECT DISTINCT replace(pg_get_expr(polqual, polrelid), 'tenant_id', 'id'),
+            replace(pg_get_expr(polwithcheck, polrelid), 'tenant_id', 'id') FROM pg_policy WHERE polcmd = '*'
+        """
+    )
+    assert len(said) == 1
+    assert said[0][0] == said[0][1]
+    assert "current_setting('app.tenant'" in said[0][0]
+
+
 def test_the_suite_itself_runs_as_a_role_that_row_security_binds(db):
     assert rows("SELECT current_user") == [(f"{environment.PREFIX}app",)]
     assert runtime_role_fault(connection) is None
