@@ -5,45 +5,44 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('quality', '0029_masked_refusals'),
+        ("quality", "0029_masked_refusals"),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name='bulkaction',
-            name='failure',
+            model_name="bulkaction",
+            name="failure",
             field=quality.models.base.ProseField(blank=True),
         ),
         migrations.AlterField(
-            model_name='bulkitem',
-            name='message',
+            model_name="bulkitem",
+            name="message",
             field=quality.models.base.ProseField(blank=True),
         ),
         migrations.AlterField(
-            model_name='caseversion',
-            name='note',
-            field=quality.models.base.ProseField(blank=True, help_text='Why it was changed.'),
+            model_name="caseversion",
+            name="note",
+            field=quality.models.base.ProseField(blank=True, help_text="Why it was changed."),
         ),
         migrations.AlterField(
-            model_name='coachrun',
-            name='failure',
-            field=quality.models.base.ProseField(blank=True, help_text='Why it failed, and what to do.'),
+            model_name="coachrun",
+            name="failure",
+            field=quality.models.base.ProseField(blank=True, help_text="Why it failed, and what to do."),
         ),
         migrations.AlterField(
-            model_name='replay',
-            name='failure',
-            field=quality.models.base.ProseField(blank=True, help_text='Why it failed, and what to do.'),
+            model_name="replay",
+            name="failure",
+            field=quality.models.base.ProseField(blank=True, help_text="Why it failed, and what to do."),
         ),
         migrations.AlterField(
-            model_name='schedule',
-            name='text',
+            model_name="schedule",
+            name="text",
             field=quality.models.base.ProseField(help_text="The user's message."),
         ),
         migrations.AlterField(
-            model_name='suggestionrun',
-            name='failure',
+            model_name="suggestionrun",
+            name="failure",
             field=quality.models.base.ProseField(blank=True),
         ),
     ]

@@ -335,7 +335,8 @@ def test_the_lookup_functions_return_ids_and_belong_to_a_role_that_cannot_sign_i
         """
         SELECT p.proname, r.rolname, r.rolcanlogin, r.rolbypassrls, pg_get_function_result(p.oid), p.proconfig
         FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
-        WHERE p.prosecdef AND p.pronamespace = 'public'::regnamespace AND p.proname NOT IN ('follow_replies', 'mask_history')
+        WHERE p.prosecdef AND p.pronamespace = 'public'::regnamespace
+          AND p.proname NOT IN ('follow_replies', 'mask_history')
         """
     )
     assert {function[0] for function in functions} == {
