@@ -206,7 +206,7 @@ def rows_of_every_kind(by: User) -> None:
     )
     events(own, {"type": "tool_start", "name": "x", "arguments": {}}, {"type": "assistant_end", "text": "so"})
     case = Case.objects.get(number=1_234)
-    replay = Replay.objects.get(name="Nightly")
+    replay = Replay.objects.get(name__endswith="Nightly")
     Case.objects.filter(pk=case.pk).update(error="odd", stubs='[{"tool": "x", "arguments": {}, "result": "so"}]')
     proposal = Proposal.objects.latest("pk")
     proposals.dismiss(proposal.pk, by=by, reason="no")

@@ -1,4 +1,4 @@
-"""Tenant A reads and writes nothing of B: through pages, API, ORM and raw SQL (T3, T6, T10).
+"""Tenant A reads and writes nothing of B: through API, ORM and raw SQL (T3, T6, T10).
 
 Each tenant's rows hold a word of its own in every text column. A's own word must show up wherever B's must not, so that
 an empty page cannot pass.
@@ -7,12 +7,10 @@ an empty page cannot pass.
 import json
 import re
 from dataclasses import dataclass
-from itertools import chain
 
 import pytest
 from django.apps import apps
 from django.db import connection
-from django.urls import URLPattern, URLResolver, get_resolver
 
 from quality.models import (
     BulkAction,
@@ -55,7 +53,7 @@ from tests.factories import (
 
 @dataclass
 class Side:
-    """One tenant with its word, an admin, and a row of each kind."""
+    """One tenant with its word, an admin, and what the tests name of its rows."""
 
     tenant: Tenant
     word: str
@@ -63,14 +61,6 @@ class Side:
     token: str
     call: ToolCall
     empty_turn: Turn
-    import_job: Import
-    proposal: Proposal
-    case: Case
-    coach_run: CoachRun
-    export_job: Export
-    queue: ReviewQueue
-    bulk_action: BulkAction
-    view: SavedView
 
 
 def make(slug: str, word: str, number: int) -> Side:
@@ -116,7 +106,7 @@ def make(slug: str, word: str, number: int) -> Side:
         said = {"title": f"{word} title", "reason": f"{word} reason", "created_by": admin.user}
         proposal = ProposalFactory(**group, **said, fault=f"arg:/{word}")
         ProposalEvent.objects.create(proposal=proposal, version=1, action="track", reason=word, by=admin.user)
-        case = CaseFactory(
+        CaseFactory(
             number=number,
             tool_name=f"{word}_tool",
             behavior=f"{word} behavior",
@@ -128,8 +118,8 @@ def make(slug: str, word: str, number: int) -> Side:
             created_by=admin.user,
         )
         coach = {"style_id": f"{word}-style", "style_version": 1, "summary": f"{word} summary"}
-        run = CoachRun.objects.create(**coach, method="rules", state="done", created_by=admin.user)
-        out = Export.objects.create(kind="calls", query=f"tool={word}_tool", failure=f"{word}!", created_by=admin.user)
+        CoachRun.objects.create(**coach, method="rules", state="done", created_by=admin.user)
+        Export.objects.create(kind="calls", query=f"tool={word}_tool", failure=f"{word}!", created_by=admin.user)
         queue = ReviewQueue.objects.create(name=f"{word} queue", guidelines=f"{word} rule", created_by=admin.user)
         QueueEntry.objects.create(
             queue=queue, turn=turn, cycle=0, call=call, started_at=turn.started_at, tool_name=f"{word}_tool"
@@ -141,10 +131,10 @@ def make(slug: str, word: str, number: int) -> Side:
         ItemTag.objects.create(
             turn=turn, cycle=0, call=call, tag=f"{word}-tag", started_at=turn.started_at, by=admin.user
         )
-        view = SavedView.objects.create(
+        SavedView.objects.create(
             page="calls", name=f"{word} view", query=f"tool={word}_tool", is_shared=True, owner=admin.user
         )
-    return Side(tenant, word, admin, token, call, empty_turn, job, proposal, case, run, out, queue, bulk, view)
+    return Side(tenant, word, admin, token, call, empty_turn)
 
 
 @pytest.fixture
@@ -152,68 +142,9 @@ def sides(db) -> tuple[Side, Side]:
     return make("alpha", "aardvark", 11), make("beta", "bandicoot", 22)
 
 
-def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> list[str]:
-    return list(
-        chain.from_iterable(
-            routes(each.url_patterns, prefix + str(each.pattern))
-            if isinstance(each, URLResolver)
-            else [prefix + str(each.pattern)]
-            for each in patterns
-        )
-    )
-
-
-def addresses(side: Side, *, slug: str) -> list[str]:
-    """Every address of the service that has parts we can fill, with the ids of `side` and the slug given."""
-    ids = {
-        "turns/": side.empty_turn.pk,
-        "calls/": side.call.pk,
-        "tool-calls/": side.call.pk,
-        "imports/": side.import_job.pk,
-        "jobs/": side.export_job.pk,
-        "coach/proposals/": side.coach_run.pk,
-        "coach/": side.coach_run.pk,
-        "bulk/": side.bulk_action.pk,
-        "bulk-actions/": side.bulk_action.pk,
-        "views/": side.view.pk,
-        "proposals/": side.proposal.pk,
-        "queues/": side.queue.pk,
-        "reviewers/": side.admin.user_id,
-    }
-    found = []
-    for route in routes(get_resolver().url_patterns):
-        # The gateway answers in front of Django: tests/gateway holds it to the same.
-        if "<str:" in route or route.startswith(("signin", "signout", "v1/chat/", "v1/models")):
-            continue
-        before_id, _, _ = route.partition("<int:pk>")
-        pk = next((pk for end, pk in ids.items() if before_id.endswith(end)), side.call.pk)
-        path = re.sub(r"<int:pk>", str(pk), route)
-        path = re.sub(r"<case:ref>", side.case.ref, path)
-        path = re.sub(r"<int:number>", str(side.case.number), path)
-        path = re.sub(r"<slug:slug>", slug, path)
-        path = re.sub(r"<int:\w+>", "0", path)
-        found.append("/" + path)
-    assert len(found) > 20
-    return found
-
-
 def body(response) -> str:
     content = b"".join(response.streaming_content) if response.streaming else response.content
     return content.decode(errors="replace")
-
-
-def test_no_page_and_no_answer_shows_another_tenants_word(client, sides):
-    alpha, beta = sides
-    client.force_login(alpha.admin.user)
-    shown = 0
-    for path in addresses(alpha, slug="alpha"):
-        headers = {"Authorization": f"Bearer {alpha.token}"} if path.startswith("/api") else {}
-        response = client.get(path, headers=headers)
-        text = body(response)
-        assert response.status_code < 500, path
-        assert beta.word not in text, path
-        shown += alpha.word in text
-    assert shown >= 10  # its own word is there
 
 
 def test_labels_on_another_tenants_calls_are_refused_and_leave_nothing(client, sides):
