@@ -1,6 +1,6 @@
 """What pages cost in front of a million calls: queries, time, what they read, and the costliest step of their plans.
 
-    python -m benchmarks.pages [words of names of pages] [--all] [--plans]
+    python -m benchmarks.pages [words of names of pages] [--plans] [--keep]
 
 The pages are asked for in this process by an admin of the largest tenant, as the role `app`, with row security on
 (`benchmarks.world`). One JSON object a page: `ms`, the median of `ROUNDS`; `queries` and `sql_ms` in it; `buffers`,
@@ -113,7 +113,7 @@ def _addresses(here: world.World) -> Iterator[tuple[str, str]]:
     yield "turns", at("turn-list")
     yield "turn", at("turn-detail", "", call.turn_id)
     yield "review", at("review")
-    yield "review after an item", at("review", f"after={call.pk}")
+    yield "review after an item", at("review", f"after=call:{call.pk}")
     yield "review of a hint", at("review", "hint=any")
     yield "review of a tool", at("review", "tool=tool_35")
     yield "review of a contact that is not", at("review", "contact=nobody")
