@@ -194,6 +194,7 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
     from quality.review.suggesting import runs as suggestions
     from quality.turns import events, leases, schedules
     from quality.webhooks import outbox
+    from tenants import throttle
 
     return (
         ("imports", lambda: _publish_again(import_traces, importer.expired())),
@@ -222,6 +223,7 @@ def _steps() -> Sequence[tuple[str, Callable[[], object]]]:
         ("old exports", export_jobs.sweep),
         ("previews", importer.discard_undecided),
         ("uploads", uploads.sweep),
+        ("tries to sign in", throttle.forget_old),
     )
 
 

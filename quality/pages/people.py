@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods
 
-from tenants import access, audit
+from tenants import access, audit, throttle
 from tenants.models import Invitation, User
 from tenants.scope import tenant_scope
 
@@ -53,8 +53,18 @@ class SignIn(LoginView):
     authentication_form = SignInForm
     redirect_authenticated_user = True
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        email = request.POST.get("username", "").strip().lower()
+        if not throttle.may_try(email, request.META.get("REMOTE_ADDR", "")):
+            context = self.get_context_data(form=SignInForm(request), is_throttled=True)
+            response = self.render_to_response(context, status=429)
+            response["Retry-After"] = str(throttle.WINDOW_S)
+            return response
+        return super().post(request, *args, **kwargs)
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
+        throttle.forget(form.get_user().email)
         _note_signin(form.get_user(), "password")
         return response
 

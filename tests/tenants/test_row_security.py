@@ -18,7 +18,7 @@ from tests import environment
 # Tables that belong to no tenant. A new one is a decision, taken here.
 SHARED_TABLES = {
     "auth_group", "auth_group_permissions", "auth_permission", "cache_entries", "django_content_type",
-    "django_migrations", "django_session", "users",
+    "django_migrations", "django_session", "signin_attempts", "users",
 }  # fmt: skip
 SHARED_UNIQUES = {"tenants", *SHARED_TABLES}
 
