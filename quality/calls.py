@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from quality.models import Feedback, Hint, ItemTag, Review, ToolCall
+from quality.models import CallHour, Feedback, Hint, ItemTag, Review, ToolCall, TouchedHour
 from quality.review.hints import BY_NAME
 from quality.review.queues.waiting import waits_blind
 from quality.starts import Start
@@ -185,6 +185,10 @@ def matching(wanted: CallFilter) -> QuerySet[ToolCall]:
         calls = calls.filter(tool_name__in=wanted.tools)
     if wanted.error:
         calls = calls.filter(is_error={"yes": True, "no": False, "none": None}[wanted.error])
+    named = {"style_id": wanted.style, "model": wanted.model, "source": wanted.source}
+    if given := {column: value for column, value in named.items() if value}:
+        # Calls have no index by these. Where the counts by the hour know of none, all calls would be read for nothing.
+        calls = calls.filter(Exists(CallHour.objects.filter(**given)) | Exists(TouchedHour.objects.all()))
     return calls.filter(marked_as(wanted, call_id=OuterRef("pk")))
 
 

@@ -98,6 +98,23 @@ def test_no_list_reads_the_table_of_calls_from_end_to_end(tenant: Tenant, crowde
             assert whole_reads(asked) == []
 
 
+@pytest.mark.parametrize("wanted", [CallFilter(style="nobody's"), CallFilter(model="none"), CallFilter(source="none")])
+def test_of_a_name_that_no_call_has_no_call_is_read(tenant: Tenant, crowded: User, wanted: CallFilter) -> None:
+    with tenant_scope(tenant):
+        while rollups.count_marked():
+            pass
+        with CaptureQueriesContext(connection) as seen:
+            assert calls.find(wanted).rows == []
+            assert calls.count(wanted) == 0
+        for query in seen.captured_queries:
+            if '"agent_tool_calls"' in query["sql"]:
+                with connection.cursor() as cursor:
+                    cursor.execute(f"EXPLAIN (ANALYZE) {query['sql']}")
+                    plan = "\n".join(line for (line,) in cursor.fetchall())
+                scans = [line for line in plan.splitlines() if "on agent_tool_calls" in line]
+                assert all("never executed" in line for line in scans), plan
+
+
 def test_a_look_at_all_calls_goes_by_the_index(tenant: Tenant, crowded: User, monkeypatch: pytest.MonkeyPatch) -> None:
     with tenant_scope(tenant):
         action = preview.make(kind="label", by=crowded, wanted=CallFilter())
