@@ -1,6 +1,6 @@
 # Two commands do everything on a machine that has Python, git and make: `make run` and `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format messages check crash bench clean
+.PHONY: help run test browser lint format messages check crash bench clean
 
 BIN := .venv/bin
 LAUNCHER := bin/launcher.py bin/launch
@@ -16,6 +16,9 @@ run: ## Start everything and print a sign-in link; HOST=0.0.0.0 PORT=9000 choose
 
 test: ## Run the test suite; ARGS="-k words" goes to pytest
 	@exec bin/test $(ARGS)
+
+browser: ## Drive the pages by Chromium; ARGS="-k words" goes to pytest
+	@exec bin/test -m browser $(ARGS)
 
 lint: ## Check style, types, imports, migrations, the API's description and templates
 	@bin/bootstrap
@@ -38,7 +41,7 @@ messages: ## Take texts of templates and Python into the catalogues of translati
 	@bin/bootstrap
 	$(BIN)/python bin/messages.py
 
-check: lint test ## Lint, then test; .ci/run adds Redis, crashes and the oldest PostgreSQL
+check: lint test ## Lint, then test; .ci/run adds the browser, Redis, crashes and the oldest PostgreSQL
 
 # Twice as many workers as cores: nearly all of the time leases and restarts are waited for.
 crash: ## Kill and stop real workers at every step of a turn, and check what must hold
