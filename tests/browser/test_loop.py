@@ -41,7 +41,7 @@ def test_from_a_bad_call_to_an_exported_case(
     ada.press("g", "x")
     page.get_by_role("button", name="Track").click()
     page.wait_for_url("**/proposals/*/")
-    page.get_by_text("pending", exact=True).wait_for()
+    page.get_by_text("open", exact=True).first.wait_for()
 
     # A case of the call closes the proposal.
     ada.press("c")

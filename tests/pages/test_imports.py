@@ -345,7 +345,7 @@ def test_a_format_that_finds_nothing_says_so_and_which_one_would(operator):
     page = operator.get(address).text
     assert "Anthropic Messages</strong>, as you said" in page
     assert "No call was found" not in page
-    assert re.search(r'<td class="mono">.{0,40}get_order', page)
+    assert re.search(r'<td class="mono tool">.{0,40}get_order', page)
 
 
 @pytest.mark.parametrize("data", ['{"messages": [{"role": "user", "content": "Hi"}]}', '{"a": 1}'])

@@ -128,7 +128,7 @@ def test_a_queue_is_changed_and_its_open_entries_follow(
         queue.refresh_from_db()
         assert (queue.kind, queue.for_everyone, queue.labels_needed) == ("fixed", False, 2)
         done, waits = (QueueEntry.objects.get(call=call) for call in calls)
-        assert (done.state, done.labels_needed, done.is_blind) == ("done", 1, False)
+        assert (done.state, done.labels_needed, done.is_blind) == ("done", 1, True)
         assert (waits.state, waits.labels_needed, waits.is_blind) == ("open", 2, True)
 
 

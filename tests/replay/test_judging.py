@@ -225,8 +225,8 @@ def test_what_was_asked_about_a_sample_is_told_with_every_vote(house: House) -> 
         CaseFactory(expectation=expects())
     replay = house.replayed()
     with tenant_scope(house.tenant):
-        (case,), (attempt,) = outcome.cases_of(replay), outcome.attempts_of(replay, "candidate")
-        (told,) = judging.votes_on(replay, case, attempt)
+        (case,), sample = outcome.cases_of(replay), ReplaySample.objects.get(replay=replay)
+        (told,) = judging.votes_on(replay, case, sample)
     assert (told["rubric"], told["passed"], len(told["votes"])) == (RUBRIC, True, 3)
 
 
