@@ -15,7 +15,7 @@ from quality.models import ToolCall
 from quality.starts import Start
 from tenants import masks
 from tenants.masking import reading
-from tenants.masking.masker import MARK, Masker, Memory, Rule
+from tenants.masking.masker import MARK, Masker, Memory, Rule, is_marked
 from tenants.models import MaskRule, Role
 
 MAX_TEXT = 20_000  # characters of one text
@@ -141,7 +141,7 @@ def _is_touched(masker: Masker, row: dict[str, Any]) -> bool:
 
 
 def _num_marks(text: str) -> int:
-    return sum(1 for _mark in MARK.finditer(text)) if "{masked:" in text else 0
+    return len(MARK.findall(text)) if is_marked(text) else 0
 
 
 def _add(

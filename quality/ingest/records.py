@@ -21,6 +21,7 @@ import msgspec
 
 from quality.ingest.wording import ONE_OF_TWO, call_name, quoted, turn_name
 from tenants.masking.marks import more_masked
+from tenants.masking.masker import is_marked
 
 CONFLICT = "conflict"
 _as_json = msgspec.json.Encoder().encode
@@ -282,7 +283,7 @@ def _earlier(one: Any, other: Any) -> Any:
 def _longer(one: str | None, other: str | None) -> str | None:
     if one is None or other is None:
         return other if one is None else one
-    if "{masked:" in one or "{masked:" in other:  # marks have lengths of their own
+    if is_marked(one) or is_marked(other):  # marks have lengths of their own
         return more_masked(one, other) or max(one, other, key=lambda text: (len(json.loads(text)), len(text), text))
     return max(one, other, key=lambda text: (len(text), text))
 

@@ -2,7 +2,7 @@
 
 import re
 
-from tenants.masking.masker import MARK
+from tenants.masking.masker import MARK, is_marked
 
 _PLACE = re.compile(f'"?{MARK.pattern}"?')  # a value that was no string is a mark in quotes
 
@@ -12,9 +12,7 @@ def more_masked(one: str, other: str) -> str | None:
     Equal texts are the same."""
     if one == other:
         return one
-    return next(
-        (text for text, plain in ((one, other), (other, one)) if "{masked:" in text and _fits(text, plain)), None
-    )
+    return next((text for text, plain in ((one, other), (other, one)) if is_marked(text) and _fits(text, plain)), None)
 
 
 def _fits(masked: str, plain: str) -> bool:

@@ -17,6 +17,7 @@ from tenants.masking.patterns import Pattern, pattern_of
 from tenants.masking.rewriting import Key, Plain, Scalar, Text, decoded, rewrite, spelled
 
 MARK = re.compile(r"\{masked:([a-z0-9][a-z0-9-]{0,31}):([0-9a-f]{8})\}")
+_BEGINNING = "{masked:"
 MIN_CARRIED = 4  # characters; shorter values would blot out ordinary words
 MAX_CARRIED = 200  # values looked for in the rest of a text
 _QUOTED = re.compile('“.*”|".*"', re.DOTALL)  # greedy: what is quoted may hold such marks itself
@@ -64,6 +65,11 @@ class Place:
     paths: tuple[frozenset[int], ...]
     may_match: bool = False
     by: str = ""
+
+
+def is_marked(text: str) -> bool:
+    """May there be a mark in it? Costs a look, where to find them costs a search."""
+    return _BEGINNING in text
 
 
 def normal(name: str) -> str:
@@ -223,7 +229,7 @@ class _Work:
         parts: list[str] = []
         done = 0
         for start, end in pattern.spans(text):
-            if MARK.search(text[max(0, start - 48) : end + 48]) and _in_mark(text, start, end):
+            if _in_mark(text, start, end):
                 continue
             parts += [text[done:start], self.rules.mark(name, text[start:end], self.memory)]
             done = end
@@ -232,7 +238,7 @@ class _Work:
 
 def restored(text: str, memory: Memory) -> str:
     """JSON text with what stands behind its marks put back, whatever place they were moved to. Raises UnknownMark."""
-    return rewrite(text, None, _Restoring(memory)) if "{masked:" in text else text
+    return rewrite(text, None, _Restoring(memory)) if is_marked(text) else text
 
 
 def restored_prose(text: str, memory: Memory) -> str:
@@ -261,7 +267,7 @@ class _Restoring:
         return None
 
     def scalar(self, place: None, value: Scalar) -> str | None:
-        if not isinstance(value, Text) or "{masked:" not in value.value:
+        if not isinstance(value, Text) or not is_marked(value.value):
             return None
         if MARK.fullmatch(value.value):
             behind = _behind(value.value, self.memory)
@@ -271,7 +277,7 @@ class _Restoring:
         return spelled(_put_back(value.value, self.memory))
 
     def name(self, value: Text) -> str | None:
-        return spelled(_put_back(value.value, self.memory)) if "{masked:" in value.value else None
+        return spelled(_put_back(value.value, self.memory)) if is_marked(value.value) else None
 
 
 def _put_back(text: str, memory: Memory) -> str:
@@ -292,7 +298,7 @@ def _behind(mark: str, memory: Memory) -> Hidden:
 
 def _learn(text: str, memory: Memory) -> None:
     """Marks that are part of a text as it is kept (what was masked when it came in) stand for themselves."""
-    if "{masked:" in text:
+    if is_marked(text):
         for match in MARK.finditer(text):
             memory.setdefault(match.group(), match.group())
 

@@ -9,10 +9,10 @@ from typing import Any
 import re2
 from django.utils.translation import gettext as _
 
+from tenants.masking.rewriting import LONE
+
 MAX_PATTERN = 500  # characters
 MAX_PROGRAM_BYTES = 1 << 20
-
-_LONE = re.compile("[\ud800-\udfff]")
 
 
 class PatternFault(ValueError):
@@ -29,7 +29,7 @@ class Pattern:
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where it is found, in characters, from the left, without overlap. Nothing empty counts."""
         # RE2 reads UTF-8, which a lone surrogate has no place in. One character stands for one, so places stay.
-        plain = _LONE.sub("\ufffd", text)
+        plain = LONE.sub("\ufffd", text)
         for match in self.compiled.finditer(plain):
             start, end = match.span()
             if start < end and (length := self.measure(plain[start:end])):

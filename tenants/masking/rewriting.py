@@ -129,10 +129,10 @@ def decoded(token: str) -> Text:
 
 def spelled(value: str) -> str:
     """A string as JSON text that a database can keep: real UTF-8, NUL and lone surrogates as escapes."""
-    return _LONE.sub(lambda match: f"\\u{ord(match.group()):04x}", json.dumps(value, ensure_ascii=False))
+    return LONE.sub(lambda match: f"\\u{ord(match.group()):04x}", json.dumps(value, ensure_ascii=False))
 
 
-_LONE = re.compile("[\ud800-\udfff]")
+LONE = re.compile("[\ud800-\udfff]")  # halves of surrogate pairs, which UTF-8 has no place for
 
 
 def _is_escaped_end(token: str) -> bool:
