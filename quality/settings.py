@@ -157,8 +157,8 @@ DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
     "min_size": 1,
     "max_size": DATABASE_POOL_SIZE,
     "timeout": 10,
-    # A lost connection is sought again after 1, 2, 4, 8 … seconds: whoever waits for it after an outage would wait as long
-    # again. Given up soon, it makes room for one that is asked for anew.
+    # A lost connection is sought again after 1, 2, 4, 8 … seconds: whoever waits for it after an outage would wait as
+    # long again. Given up soon, it makes room for one that is asked for anew.
     "reconnect_timeout": 5,
 }
 for _alias, _name in {"owner": "DATABASE_OWNER_URL", "janitor": "DATABASE_JANITOR_URL"}.items():
